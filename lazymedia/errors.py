@@ -1,0 +1,230 @@
+"""Every error that lazymedia raises on purpose, and nothing else.
+
+Comes in: a sentence, and where the fault lies. Goes out: an exception that a server can turn into a status without
+reading its text. Never here: what an error looks like in one protocol, or the name of a request's field.
+
+The tree (status hint, retryable):
+
+* LazyMediaError
+    * BadUrlError (400; ValueError)                 the text of a URL cannot be used
+    * BadRequestError (400; ValueError)             a request that contradicts itself, such as two pictures for one placeholder
+    * NotAllowedError (403; PermissionError)        policy refuses it; one text for every reason
+    * PayloadTooLargeError (413; ValueError)        more encoded bytes than a limit allows
+    * UnprocessableMediaError (422; ValueError)     the media itself: undecodable, over a media limit, refused by its server
+    * DecoderCrashedError (500; RuntimeError)       a decoder failed in a way no payload may cause
+    * OverlapError (500; RuntimeError)              two phases ran at once: a bug in lazymedia, made visible
+    * ReleasedError (500; RuntimeError)             a reference was used after its payload had been given up
+    * UpstreamError (502; ConnectionError; retry)   the other server is broken or cannot be reached
+    * OverloadedError (503; RuntimeError; retry)    not now: shutting down or out of capacity
+    * CacheMissError (503; KeyError; retry)         an item was named by its identity alone, and the cache does not hold it
+    * CacheDriftError (503; RuntimeError; retry)    two caches that mirror each other no longer agree
+    * FetchTimeoutError (504; TimeoutError; retry)  the total deadline of a fetch has passed
+
+Each also inherits the builtin in brackets, so that ``except ValueError`` and the like go on working.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import ClassVar, Self
+
+MAX_TEXT = 300
+"""Characters that an error's text has at most."""
+
+_SCRUBBERS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\bdata:\S{16,}"), "data:..."),
+    (re.compile(r"\b([a-zA-Z][a-zA-Z0-9+.-]*)://\S+"), r"\1://..."),
+    (re.compile(r"<([\w.]+)( object)? at 0x[0-9a-fA-F]+>"), r"<\1>"),
+    (re.compile(r"0x[0-9a-fA-F]{4,}"), "0x..."),
+    (re.compile(r"(?<![\w.:/<])/(?:[^\s/'\":,;)]+/)*[^\s/'\":,;)]+"), "<path>"),
+    (re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)"), "<address>"),
+    (re.compile(r"\[?(?<![\w:])(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}(?:%\w+)?\]?"), "<address>"),
+    (re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+"), " "),
+)
+
+
+def scrub(text: str) -> str:
+    """Take out of a foreign text what a client must not see, and cut it to `MAX_TEXT` characters.
+
+    Goes: payloads, URLs behind their scheme, heap addresses, absolute paths, IP addresses, control characters. Decoders
+    of every kind put such things into their messages, and a heap address defeats address space randomisation.
+    """
+    text = text[: 8 * MAX_TEXT]
+    for pattern, replacement in _SCRUBBERS:
+        text = pattern.sub(replacement, text)
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
+
+
+class LazyMediaError(Exception):
+    """Any error that lazymedia raises on purpose. Its text is fit for a client (see `scrub`).
+
+    Attributes:
+        status_hint: The HTTP status a server would answer with, or None.
+        retryable: Whether the same request may succeed later.
+        modality: ``"image"``, ``"video"``, ``"audio"``, or None where no item is at fault.
+        index: The item's position within its modality in the original request, or None where not yet known.
+    """
+
+    status_hint: ClassVar[int | None] = None
+    retryable: bool = False
+
+    def __init__(self, message: str = "", *, modality: str | None = None, index: int | None = None) -> None:
+        super().__init__(scrub(message))
+        self.modality = modality
+        self.index = index
+
+    def at(self, modality: str, index: int) -> Self:
+        """The same error, told where it happened, with this one as its cause: where an item's place is first known."""
+        located = type(self)(f"{modality} at index {index}: {self}", modality=modality, index=index)
+        for name, value in vars(self).items():
+            if name not in {"modality", "index"}:
+                setattr(located, name, value)
+        located.__cause__ = self
+        return located
+
+
+class BadUrlError(LazyMediaError, ValueError):
+    """The text of a URL cannot be used: unparsable, ambiguous, or of a scheme that is not served. The client's fault."""
+
+    status_hint = 400
+
+
+class BadRequestError(LazyMediaError, ValueError):
+    """A request contradicts itself, for example in its numbers of items and placeholders. The client's fault."""
+
+    status_hint = 400
+
+
+class NotAllowedError(LazyMediaError, PermissionError):
+    """Policy refuses a URL or a file. Always the same text, so that no refusal tells what exists behind it."""
+
+    status_hint = 403
+
+    def __init__(
+        self, message: str = "not allowed by policy", *, modality: str | None = None, index: int | None = None
+    ) -> None:
+        super().__init__(message, modality=modality, index=index)
+
+
+class PayloadTooLargeError(LazyMediaError, ValueError):
+    """More encoded bytes than a limit allows, declared or counted. The client's fault."""
+
+    status_hint = 413
+
+
+class UnprocessableMediaError(LazyMediaError, ValueError):
+    """The media itself is at fault: undecodable, over a media limit, or refused by its server. The client's fault.
+
+    ``__cause__`` holds the decoder's own exception where there was one.
+    """
+
+    status_hint = 422
+
+
+class DecoderCrashedError(LazyMediaError, RuntimeError):
+    """A decoder raised something that is not an `Exception` (a native panic, SystemExit). The server's fault."""
+
+    status_hint = 500
+
+
+class OverlapError(LazyMediaError, RuntimeError):
+    """Two phases that must never run at once did. A bug in lazymedia, stopped before it can spoil the cache."""
+
+    status_hint = 500
+
+
+class ReleasedError(LazyMediaError, RuntimeError):
+    """A reference was to be decoded, forked or mapped after its payload had been given up. The caller's fault."""
+
+    status_hint = 500
+
+
+class UpstreamError(LazyMediaError, ConnectionError):
+    """The server named by the URL is broken, answers nonsense, or cannot be reached. Worth another try."""
+
+    status_hint = 502
+    retryable = True
+
+
+class OverloadedError(LazyMediaError, RuntimeError):
+    """There is no room for the request now, or its owner is shutting down.
+
+    Attributes:
+        retry_after: Seconds after which another try makes sense, or None.
+    """
+
+    status_hint = 503
+    retryable = True
+
+    def __init__(
+        self,
+        message: str = "no capacity",
+        *,
+        retry_after: float | None = None,
+        modality: str | None = None,
+        index: int | None = None,
+    ) -> None:
+        super().__init__(message, modality=modality, index=index)
+        self.retry_after = retry_after
+
+
+class CacheMissError(LazyMediaError, KeyError):
+    """Items were named by identity alone, and the cache does not hold them; send their media.
+
+    Attributes:
+        hashes: Every hash that is missing, in request order.
+    """
+
+    status_hint = 503
+    retryable = True
+
+    def __init__(
+        self, hashes: Iterable[str] = (), *, modality: str | None = None, index: int | None = None
+    ) -> None:
+        self.hashes = tuple(hashes)
+        super().__init__(f"the cache does not hold {len(self.hashes)} item(s)", modality=modality, index=index)
+        self.args = (self.hashes,)  # so that the error pickles
+
+    def __str__(self) -> str:
+        where = "" if self.index is None else f"{self.modality} at index {self.index}: "
+        return f"{where}the cache does not hold {len(self.hashes)} item(s) named without media"
+
+    def at(self, modality: str, index: int) -> Self:
+        located = type(self)(self.hashes, modality=modality, index=index)
+        located.__cause__ = self
+        return located
+
+
+class CacheDriftError(LazyMediaError, RuntimeError):
+    """Two caches that mirror each other no longer agree. One request fails; the caches are brought together again."""
+
+    status_hint = 503
+    retryable = True
+
+
+class FetchTimeoutError(LazyMediaError, TimeoutError):
+    """A fetch has not ended within its total deadline."""
+
+    status_hint = 504
+    retryable = True
+
+
+__all__ = [
+    "MAX_TEXT",
+    "BadRequestError",
+    "BadUrlError",
+    "CacheDriftError",
+    "CacheMissError",
+    "DecoderCrashedError",
+    "FetchTimeoutError",
+    "LazyMediaError",
+    "NotAllowedError",
+    "OverlapError",
+    "OverloadedError",
+    "PayloadTooLargeError",
+    "ReleasedError",
+    "UnprocessableMediaError",
+    "UpstreamError",
+    "scrub",
+]

@@ -1,0 +1,145 @@
+"""Every limit of the library, with its unit and default, in one place.
+
+Comes in: an operator's settings, from code or environment. Goes out: one frozen value that is handed down. Never here:
+the code that enforces a limit, or a way for a request to widen one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_type_hints
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an operator allows. A request may choose freely below these numbers and is refused above them.
+
+    A limit of None would mean "no limit", and none accepts it: an operator who wants more writes a larger number.
+    """
+
+    max_image_pixels: int = 89_478_485
+    """Width x height of a picture. The value at which Pillow starts to warn; a quarter of a gigabyte as RGB."""
+    max_image_side: int = 16_384
+    """Pixels along the longer side; a picture of 1 x 2^31 has few pixels and still breaks resizers."""
+    max_image_scans: int = 64
+    """Scans of a progressive JPEG. Each costs a pass over all pixels; libjpeg-turbo's author names counting as the cure."""
+    max_image_chunks: int = 4_096
+    """Chunks of a PNG; a million empty ones cost seconds before the first pixel."""
+    image_formats: tuple[str, ...] = ("JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP")
+    """Formats that are decoded at all, by Pillow's names. "TIFF" may be added; anything else is unknown."""
+
+    max_download_bytes: int = 256 * MIB
+    """Encoded bytes of one item from any source, for decoders that name no smaller cap."""
+    max_image_bytes: int = 64 * MIB
+    """Encoded bytes of one picture."""
+    max_video_bytes: int = 256 * MIB
+    """Encoded bytes of one video."""
+    max_audio_bytes: int = 25 * MIB
+    """Encoded bytes of one audio clip."""
+    max_request_download_bytes: int = 512 * MIB
+    """Encoded bytes of all items of one request together."""
+    max_request_decoded_bytes: int = 2048 * MIB
+    """Decoded bytes of all items of one request together."""
+
+    max_audio_seconds: float = 600.0
+    """Seconds of decoded audio."""
+    max_audio_decoded_bytes: int = 256 * MIB
+    """Bytes of decoded samples, before and after resampling."""
+    max_audio_channels: int = 8
+    """Channels of an audio clip, checked before they are mixed."""
+    min_audio_rate: int = 4_000
+    """Hz; a lower declared rate would be blown up by resampling."""
+    max_audio_rate: int = 384_000
+    """Hz; a higher declared rate makes a long clip look short."""
+
+    max_video_frames: int = 768
+    """Frames that one video may yield."""
+    max_video_walk_frames: int = 36_000
+    """Frames that may be decoded on the way to the wanted ones: twenty minutes at 30 per second."""
+    max_video_frame_pixels: int = 8_912_896
+    """Width x height of a frame: 4096 x 2176."""
+    max_video_seconds: float = 14_400.0
+    """Seconds that a video may claim to last."""
+    max_video_streams: int = 8
+    """Streams that are looked at in one container."""
+
+    max_redirects: int = 5
+    """Hops that one fetch follows; each is checked as the first URL was."""
+    max_url_length: int = 8_192
+    """Characters of a URL that is not a data URL."""
+    max_items_per_request: int = 64
+    """Items of all modalities in one request."""
+    max_connections: int = 256
+    """Connections that one connector holds open."""
+    connect_timeout: float = 10.0
+    """Seconds for a name to resolve and a connection to stand."""
+    image_timeout: float = 30.0
+    """Seconds for the whole fetch of a picture, redirects and name lookups included."""
+    video_timeout: float = 120.0
+    """Seconds for the whole fetch of a video; also for one download that serves video and audio."""
+    audio_timeout: float = 60.0
+    """Seconds for the whole fetch of an audio clip."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, tuple):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"limit {field.name} must be a number, not {type(value).__name__}")
+            if not 0 <= value < float("inf"):
+                raise ValueError(f"limit {field.name} must be finite and not negative")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Limits:
+        """Defaults, overridden by ``LAZYMEDIA_<FIELD>`` variables, for example ``LAZYMEDIA_MAX_IMAGE_PIXELS=50000000``.
+
+        Tuples are separated by commas.
+
+        Raises:
+            ValueError: A variable is not a number of the field's type. The operator's fault.
+        """
+        environ = os.environ if environ is None else environ
+        hints = get_type_hints(cls)
+        found: dict[str, Any] = {}
+        for field in fields(cls):
+            name = f"LAZYMEDIA_{field.name.upper()}"
+            if name in environ:
+                found[field.name] = _parse(name, environ[name], hints[field.name])
+        return cls(**found)
+
+    def tighten(self, **smaller: float) -> Limits:
+        """A copy with some limits lowered. What is above the limit in force stays at that limit.
+
+        Raises:
+            TypeError: No such limit, or one that is not a number.
+        """
+        changes: dict[str, Any] = {}
+        for name, value in smaller.items():
+            current = getattr(self, name, None)
+            if isinstance(current, bool) or not isinstance(current, int | float):
+                raise TypeError(f"no limit named {name!r} that could be tightened")
+            # A lowest allowed value is tightened by raising it.
+            changes[name] = max(current, value) if name.startswith("min_") else min(current, value)
+        return replace(self, **changes)
+
+
+def _parse(name: str, text: str, kind: object) -> object:
+    try:
+        if kind is int:
+            return int(text)
+        if kind is float:
+            return float(text)
+    except ValueError:
+        raise ValueError(f"{name}={text!r} is not a number of type {getattr(kind, '__name__', kind)}") from None
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+DEFAULT_LIMITS = Limits()
+"""The limits of everything that is given none."""
+
+__all__ = ["DEFAULT_LIMITS", "MIB", "Limits"]

@@ -1,0 +1,121 @@
+"""What turns a payload into a reference, for one modality under one configuration.
+
+Comes in: encoded bytes, as they are, as base64 text, or in a file. Goes out: a `MediaRef` whose decode happens later.
+Never here: transport (where the bytes came from), or a codec (each has a file of its own).
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import pybase64
+
+from lazymedia.errors import PayloadTooLargeError, UnprocessableMediaError
+from lazymedia.media.ref import MediaRef
+from lazymedia.media.spec import DecodeSpec
+
+T = TypeVar("T")
+
+
+class MediaIO(ABC, Generic[T]):
+    """A decoder with its configuration. Subclass it to teach lazymedia another kind of media.
+
+    `load_bytes` decodes. It raises `UnprocessableMediaError` for whatever is the payload's fault, with the library's own
+    exception as ``__cause__``, and lets ImportError and MemoryError pass. It runs in a worker thread, may run for several
+    payloads at once, must not wait for an event loop, and calls `lazymedia.media.checkpoint` where it takes long.
+
+    `get_decode_spec` names every setting that changes what `load_bytes` returns. A choice that depends on the bytes, such
+    as a backend picked by format, is resolved in `load_bytes_ref` and written into that reference's spec.
+    """
+
+    modality: ClassVar[str] = ""
+    """``"image"``, ``"video"``, ``"audio"``, or a name of your own."""
+
+    operator_only: ClassVar[frozenset[str]] = frozenset()
+    """Arguments that a request may not choose."""
+
+    @abstractmethod
+    def load_bytes(self, data: bytes) -> T:
+        """Decode ``data``."""
+
+    def load_bytes_ref(self, data: bytes) -> MediaRef[T]:
+        """A reference to what ``data`` decodes to. Reads the payload for its key and decodes nothing.
+
+        Raises:
+            PayloadTooLargeError: More bytes than `get_max_bytes`.
+            UnprocessableMediaError: A limit that the header alone shows to be exceeded. A header that cannot be read at
+                all is left for the decode, where it fails with the other decode failures.
+        """
+        self._check_size(len(data))
+        return MediaRef(partial(self.load_bytes, data), data, self.get_decode_spec())
+
+    def load_base64_ref(self, media_type: str, text: str) -> MediaRef[T]:
+        """A reference to what base64 ``text`` decodes to. The size is judged before anything is decoded.
+
+        Args:
+            media_type: As declared, such as ``"image/png"``; a hint that the bytes overrule.
+            text: Base64 with padding and without white space.
+
+        Raises:
+            PayloadTooLargeError: More bytes than `get_max_bytes`.
+            UnprocessableMediaError: Not base64.
+        """
+        self._check_size(len(text) // 4 * 3 - text.count("=", -2))
+        try:
+            data = pybase64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as exc:
+            raise UnprocessableMediaError("the payload is not valid base64", modality=self.modality or None) from exc
+        return self.load_bytes_ref(data)
+
+    def load_file_ref(self, path: Path) -> MediaRef[T]:
+        """A reference to what a file decodes to. The file is read whole, once; the reference does not need it afterwards.
+
+        No policy applies here: a path from outside goes through a `MediaConnector`.
+
+        Raises:
+            PayloadTooLargeError: More bytes than `get_max_bytes`.
+            OSError: The file cannot be read.
+        """
+        with path.open("rb") as file:
+            self._check_size(os.fstat(file.fileno()).st_size)
+            cap = self.get_max_bytes()
+            data = file.read() if cap is None else file.read(cap + 1)
+        return self.load_bytes_ref(data)
+
+    def get_decode_spec(self) -> DecodeSpec:
+        """The configured settings that change what a payload decodes to."""
+        return DecodeSpec()
+
+    def get_max_bytes(self) -> int | None:
+        """Encoded bytes that this decoder accepts at most; None where it does not care."""
+        return None
+
+    @classmethod
+    def merge_kwargs(cls, default: Mapping[str, Any] | None, runtime: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Constructor arguments out of an operator's defaults and a request's wishes, which win.
+
+        Raises:
+            UnprocessableMediaError: The request names an argument that is the operator's alone.
+        """
+        refused = sorted(cls.operator_only & set(runtime or {}))
+        if refused:
+            raise UnprocessableMediaError(
+                f"media_io_kwargs: {', '.join(refused)} cannot be chosen by a request", modality=cls.modality or None
+            )
+        return {**(default or {}), **(runtime or {})}
+
+    def _check_size(self, size: int) -> None:
+        cap = self.get_max_bytes()
+        if cap is not None and size > cap:
+            raise PayloadTooLargeError(
+                f"{size} bytes of {self.modality or 'media'} are more than the {cap} allowed", modality=self.modality or None
+            )
+
+
+__all__ = ["MediaIO"]

@@ -1,0 +1,242 @@
+"""The reference: encoded bytes, an identity, and a decode that happens at most once, when somebody asks for it.
+
+Comes in: payload, spec, and a function that decodes. Goes out: media, on `MediaRef.decode` only. Never here: an event
+loop, a codec, or anything that decodes by accident (no ``__getattr__``, ``__iter__``, ``__len__`` or ``__array__``).
+
+Two objects make a reference:
+
+* a *cell* holds the decode operation: the decoder, the lock under which it runs, and the media once it has run. A cell
+  is shared by a reference and all its forks, so that they decode once between them; the media lives as long as any of
+  them does.
+* a *handle*, which is what users call a `MediaRef`: the payload's bytes, key and spec, and a count of the decodes that
+  were entered through this very handle. Releasing a handle waits for those and for no others; a stranger's decode of the
+  same cell never holds it up.
+
+Lock order is child before parent: a mapped reference runs its parent's decode under its own cell's lock. Nothing that is
+called under a cell's lock may wait for an event loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Generic, TypeVar, cast, final
+
+from lazymedia.errors import ReleasedError
+from lazymedia.media.spec import DecodeSpec, derive_media_key
+from lazymedia.media.stopping import checkpoint
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+_LOCK_POLL: Final = 0.02
+"""Seconds between two looks at whether a decode that waits for another's is still wanted."""
+
+
+@final
+class _Decoded(Generic[T]):
+    """Media that exists; a box, so that media which is None is told from no media."""
+
+    __slots__ = ("media",)
+
+    def __init__(self, media: T) -> None:
+        self.media = media
+
+
+@final
+class _Cell(Generic[T]):
+    """One decode operation, run at most once successfully, by whichever handle comes first."""
+
+    __slots__ = ("__weakref__", "_decoder", "_lock", "_owner", "decoded")
+
+    def __init__(self, decoder: Callable[[], T] | None, decoded: _Decoded[T] | None = None) -> None:
+        self._decoder = decoder
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+        self.decoded = decoded
+
+    def decode(self) -> _Decoded[T]:
+        """Run the decoder unless it has run. A failure is the caller's alone; the next caller tries again."""
+        if self._owner == threading.get_ident():
+            raise RuntimeError("a decoder asked for the very media it is decoding")
+        while not self._lock.acquire(timeout=_LOCK_POLL):
+            checkpoint()
+        try:
+            self._owner = threading.get_ident()
+            if self.decoded is None:
+                checkpoint()
+                assert self._decoder is not None  # dropped only once decoded is set
+                self.decoded = _Decoded(self._decoder())
+                self._decoder = None  # the closure may hold a second copy of the payload
+            return self.decoded
+        finally:
+            self._owner = None
+            self._lock.release()
+
+
+@final
+class MediaRef(Generic[T]):
+    """Encoded media that is decoded when asked, once among any number of threads.
+
+    Args:
+        decoder: Called without arguments to decode; runs at most once successfully.
+        data: The payload: the encoded bytes.
+        spec: The decode settings; no spec means an empty one.
+        key: The identity, where it is already known. Otherwise `derive_media_key` of data and spec, which reads the
+            payload: build references of large payloads in a worker thread.
+    """
+
+    __slots__ = ("__weakref__", "_cell", "_condition", "_data", "_decoded", "_inside", "_key", "_released", "_spec")
+
+    def __init__(
+        self, decoder: Callable[[], T], data: bytes, spec: DecodeSpec | None = None, *, key: bytes | None = None
+    ) -> None:
+        spec = DecodeSpec() if spec is None else spec
+        self._set(_Cell(decoder), data, spec, derive_media_key(data, spec) if key is None else key)
+
+    def _set(self, cell: _Cell[T] | None, data: bytes, spec: DecodeSpec, key: bytes) -> None:
+        self._cell = cell
+        self._data = data
+        self._spec = spec
+        self._key = key
+        self._decoded: _Decoded[T] | None = None
+        self._released = False
+        self._inside: list[int] = []
+        self._condition = threading.Condition(threading.Lock())
+
+    @property
+    def key(self) -> bytes:
+        """The identity of payload and spec, 32 bytes."""
+        return self._key
+
+    @property
+    def spec(self) -> DecodeSpec:
+        """The decode settings that are folded into the key."""
+        return self._spec
+
+    @property
+    def data(self) -> bytes:
+        """The payload; ``b""`` once released."""
+        return self._data
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether `decode` would return at once. Takes no lock."""
+        cell = self._cell
+        return self._decoded is not None or (cell is not None and cell.decoded is not None)
+
+    def decode(self) -> T:
+        """The media. Decodes if no handle of this reference has; otherwise returns what was decoded.
+
+        The decoder's exception passes unchanged and is not remembered: the next call tries again.
+
+        Raises:
+            ReleasedError: Released before it was decoded. The caller's fault.
+            RuntimeError: Called from inside its own decoder.
+        """
+        if self._decoded is None:
+            self._decoded = self._enter()
+        return self._decoded.media
+
+    def _enter(self) -> _Decoded[T]:
+        thread = threading.get_ident()
+        with self._condition:
+            cell = self._cell
+            if cell is not None and cell.decoded is not None:
+                return cell.decoded
+            if cell is None or self._released:
+                raise ReleasedError("the reference was released before it was decoded")
+            self._inside.append(thread)
+        try:
+            return cell.decode()
+        finally:
+            with self._condition:
+                self._inside.remove(thread)
+                self._condition.notify_all()
+
+    def map(self, transform: Callable[[T], U], **settings: object) -> MediaRef[U]:
+        """A reference to ``transform(media)``, which shares this one's payload and decodes it when asked.
+
+        With settings, the spec is extended and the key derived anew, from this key and the extended spec, without reading
+        the payload. A transform that changes its input must name itself and every parameter that matters in settings;
+        without settings, spec and key stay the same.
+
+        Releasing this reference leaves the mapped one usable, and the other way round.
+
+        Raises:
+            ReleasedError: Released before it was decoded.
+        """
+        parent = self.fork()
+        spec = self._spec.extend(**settings) if settings else self._spec
+        key = derive_media_key(self._key, spec) if settings else self._key
+        return MediaRef(partial(_transformed, transform, parent), self._data, spec, key=key)
+
+    def fork(self) -> MediaRef[T]:
+        """A handle on the same decode operation that can be released on its own. Takes no lock that a decode holds.
+
+        Raises:
+            ReleasedError: Released before it was decoded.
+        """
+        cell, decoded = self._cell, self._decoded
+        if decoded is None and cell is not None:
+            decoded = cell.decoded
+        if decoded is None and (cell is None or self._released):
+            raise ReleasedError("the reference was released before it was decoded")
+        forked: MediaRef[T] = MediaRef.__new__(MediaRef)
+        forked._set(cell, self._data, self._spec, self._key)
+        forked._decoded = decoded
+        return forked
+
+    def release(self) -> None:
+        """Give up this handle's payload, once no decode entered through this handle runs any more. Idempotent.
+
+        Decoded media stays readable; an undecoded reference cannot be decoded afterwards. Forks, mapped references and
+        the reference this one was forked from are not touched.
+
+        Raises:
+            RuntimeError: Called from inside this handle's own decode, which would wait for itself.
+        """
+        with self._condition:
+            if threading.get_ident() in self._inside:
+                raise RuntimeError("a decoder released the very reference it is decoding")
+            self._released = True
+            try:
+                self._condition.wait_for(lambda: not self._inside)
+            finally:
+                if self._cell is not None and self._decoded is None:
+                    self._decoded = self._cell.decoded
+                self._cell = None
+                self._data = b""
+
+    @property
+    def operation(self) -> object:
+        """What is equal, by identity, among handles that decode once between them; None once released.
+
+        For schedulers: two handles of one operation must not take two decode slots.
+        """
+        return self._cell
+
+    def __repr__(self) -> str:
+        state = "decoded" if self.is_decoded else "released" if self._released else "undecoded"
+        return f"<MediaRef {self._key[:4].hex()} {state}, {len(self._data)} bytes>"
+
+    def __reduce__(self) -> tuple[Callable[[T, bytes, DecodeSpec], MediaRef[T]], tuple[T, bytes, DecodeSpec]]:
+        """Pickling decodes: what is restored is decoded, keeps key and spec, and carries no payload."""
+        return _restore, (self.decode(), self._key, self._spec)
+
+
+def _transformed(transform: Callable[[T], U], parent: MediaRef[T]) -> U:
+    return transform(parent.decode())
+
+
+def _restore(media: T, key: bytes, spec: DecodeSpec) -> MediaRef[T]:
+    ref = cast("MediaRef[T]", MediaRef.__new__(MediaRef))
+    ref._set(None, b"", spec, key)
+    ref._decoded = _Decoded(media)
+    return ref
+
+
+AnyRef = MediaRef[Any]
+
+__all__ = ["AnyRef", "MediaRef"]
