@@ -85,21 +85,42 @@ class MediaRef(Generic[T]):
         spec: The decode settings; no spec means an empty one.
         key: The identity, where it is already known. Otherwise `derive_media_key` of data and spec, which reads the
             payload: build references of large payloads in a worker thread.
+        decoded_bytes: Memory that the media will take, where the header tells it; see the property.
     """
 
-    __slots__ = ("__weakref__", "_cell", "_condition", "_data", "_decoded", "_inside", "_key", "_released", "_spec")
+    __slots__ = (
+        "__weakref__",
+        "_cell",
+        "_condition",
+        "_data",
+        "_decoded",
+        "_decoded_bytes",
+        "_inside",
+        "_key",
+        "_released",
+        "_spec",
+    )
 
     def __init__(
-        self, decoder: Callable[[], T], data: bytes, spec: DecodeSpec | None = None, *, key: bytes | None = None
+        self,
+        decoder: Callable[[], T],
+        data: bytes,
+        spec: DecodeSpec | None = None,
+        *,
+        key: bytes | None = None,
+        decoded_bytes: int | None = None,
     ) -> None:
         spec = DecodeSpec() if spec is None else spec
-        self._set(_Cell(decoder), data, spec, derive_media_key(data, spec) if key is None else key)
+        self._set(_Cell(decoder), data, spec, derive_media_key(data, spec) if key is None else key, decoded_bytes)
 
-    def _set(self, cell: _Cell[T] | None, data: bytes, spec: DecodeSpec, key: bytes) -> None:
+    def _set(
+        self, cell: _Cell[T] | None, data: bytes, spec: DecodeSpec, key: bytes, decoded_bytes: int | None = None
+    ) -> None:
         self._cell = cell
         self._data = data
         self._spec = spec
         self._key = key
+        self._decoded_bytes = decoded_bytes
         self._decoded: _Decoded[T] | None = None
         self._released = False
         self._inside: list[int] = []
@@ -119,6 +140,14 @@ class MediaRef(Generic[T]):
     def data(self) -> bytes:
         """The payload; ``b""`` once released."""
         return self._data
+
+    @property
+    def decoded_bytes(self) -> int | None:
+        """An estimate of the memory that decoding takes, in bytes, made from the header; None where none was made.
+
+        Requests are admitted by it, before anything is spent.
+        """
+        return self._decoded_bytes
 
     @property
     def is_decoded(self) -> bool:
@@ -170,7 +199,9 @@ class MediaRef(Generic[T]):
         parent = self.fork()
         spec = self._spec.extend(**settings) if settings else self._spec
         key = derive_media_key(self._key, spec) if settings else self._key
-        return MediaRef(partial(_transformed, transform, parent), self._data, spec, key=key)
+        return MediaRef(
+            partial(_transformed, transform, parent), self._data, spec, key=key, decoded_bytes=self._decoded_bytes
+        )
 
     def fork(self) -> MediaRef[T]:
         """A handle on the same decode operation that can be released on its own. Takes no lock that a decode holds.
@@ -184,7 +215,7 @@ class MediaRef(Generic[T]):
         if decoded is None and (cell is None or self._released):
             raise ReleasedError("the reference was released before it was decoded")
         forked: MediaRef[T] = MediaRef.__new__(MediaRef)
-        forked._set(cell, self._data, self._spec, self._key)
+        forked._set(cell, self._data, self._spec, self._key, self._decoded_bytes)
         forked._decoded = decoded
         return forked
 

@@ -1,0 +1,206 @@
+"""Processed outputs by hash, the least recently used leaving first, bounded by bytes.
+
+Comes in: finished outputs with their size. Goes out: the same outputs in a form that cannot change what is held. Never
+here: anything unfinished or failed, or a decision about what to process.
+
+Every call is safe from any thread. The order of calls is the caller's business: processing makes them one at a time, and
+looks first and changes last.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
+from weakref import WeakValueDictionary
+
+from lazymedia.errors import CacheMissError
+
+log = logging.getLogger("lazymedia.cache")
+
+
+class Entry(Protocol):
+    """What a cache holds."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the entry keeps alive: tensors, and whatever else it carries."""
+        ...
+
+    def handed_out(self) -> Self:
+        """The entry in a form through which a caller cannot change it."""
+        ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """A cache at one moment. Bytes include what each entry carries beside its tensors."""
+
+    entries: int
+    nbytes: int
+    capacity_bytes: int
+    hits: int
+    misses: int
+    evictions: int
+    too_large: int
+
+
+class Pin(Generic[E]):
+    """A hit that a request counts on: its entry stays readable here when the cache evicts it.
+
+    Eviction only makes room, so an evicted entry is as good as before. Invalidation and clearing say that an entry must not
+    be used any more, and void its pin.
+    """
+
+    __slots__ = ("__weakref__", "entry")
+
+    def __init__(self, entry: E) -> None:
+        self.entry: E | None = entry
+
+
+class ProcessorCache(Generic[E]):
+    """Processed outputs, the least recently used leaving first.
+
+    Args:
+        capacity_bytes: Bytes that all entries together may keep alive. An entry larger than this is served and not kept.
+
+    Raises:
+        ValueError: A capacity that is negative.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        if capacity_bytes < 0:
+            raise ValueError("capacity_bytes must not be negative")
+        self.capacity_bytes = capacity_bytes
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[str, E] = OrderedDict()
+        self._pins: WeakValueDictionary[str, Pin[E]] = WeakValueDictionary()
+        self._nbytes = self._hits = self._misses = self._evictions = self._too_large = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {len(self)} entries, {self._nbytes} of {self.capacity_bytes} bytes>"
+
+    def is_cached(self, mm_hash: str) -> bool:
+        """Whether an entry is held. Changes no order and no count."""
+        with self._lock:
+            return mm_hash in self._entries
+
+    def pin(self, mm_hash: str) -> Pin[E] | None:
+        """The entry, kept readable for as long as the pin lives; None where there is none. Changes no order and no count."""
+        with self._lock:
+            pin = self._pins.get(mm_hash)
+            if pin is None and mm_hash in self._entries:
+                pin = self._pins[mm_hash] = Pin(self._entries[mm_hash])
+            return pin
+
+    def get_and_update(self, mm_hash: str, entry: E | None = None) -> E:
+        """The entry held under a hash, which becomes the most recently used; or ``entry``, which is then held.
+
+        Returns:
+            The entry in a form that cannot change what is held: NumPy arrays as read-only views, tensors as clones.
+
+        Raises:
+            CacheMissError: Nothing is held and no entry was given.
+        """
+        with self._lock:
+            held = self._entries.get(mm_hash)
+            if held is not None:
+                self._hits += 1
+                self._entries.move_to_end(mm_hash)
+            elif entry is None:
+                self._misses += 1
+                raise CacheMissError([mm_hash])
+            else:
+                self._misses += 1
+                held = entry
+                self._insert(mm_hash, entry)
+        return held.handed_out()
+
+    def update_all(self, entries: Sequence[tuple[str, E]]) -> None:
+        """Commit one request: make what is held the most recently used, then hold the rest. Cannot fail halfway.
+
+        Everything is touched before anything is inserted, so that a request that fits never evicts its own items.
+
+        Args:
+            entries: Each item's hash and entry, in request order. An entry is ignored where the hash is held.
+        """
+        with self._lock:
+            held = {mm_hash for mm_hash, _ in entries if mm_hash in self._entries}
+            for mm_hash, _ in entries:
+                if mm_hash in held:
+                    self._hits += 1
+                    self._entries.move_to_end(mm_hash)
+            for mm_hash, entry in entries:
+                if mm_hash not in held:
+                    self._misses += 1
+                    if mm_hash not in self._entries:
+                        self._insert(mm_hash, entry)
+
+    def touch(self, mm_hash: str) -> None:
+        """Make an entry the most recently used, if it is held."""
+        with self._lock:
+            if mm_hash in self._entries:
+                self._entries.move_to_end(mm_hash)
+
+    def invalidate(self, mm_hash: str) -> None:
+        """Drop an entry, if it is held, and void the pins on it: it must not be used any more."""
+        with self._lock:
+            self._drop(mm_hash)
+            self._void(self._pins.pop(mm_hash, None))
+
+    def clear(self) -> None:
+        """Drop every entry and void every pin. Counts start anew."""
+        with self._lock:
+            self._entries.clear()
+            for pin in self._pins.values():
+                self._void(pin)
+            self._pins.clear()
+            self._nbytes = self._hits = self._misses = self._evictions = self._too_large = 0
+
+    def stats(self) -> CacheStats:
+        """The cache at this moment."""
+        with self._lock:
+            return CacheStats(
+                entries=len(self._entries),
+                nbytes=self._nbytes,
+                capacity_bytes=self.capacity_bytes,
+                hits=self._hits,
+                misses=self._misses,
+                evictions=self._evictions,
+                too_large=self._too_large,
+            )
+
+    def _insert(self, mm_hash: str, entry: E) -> None:
+        if entry.nbytes > self.capacity_bytes:
+            self._too_large += 1
+            if self._too_large == 1:
+                log.warning("an item of %d bytes is larger than the cache and is served uncached", entry.nbytes)
+            return
+        self._entries[mm_hash] = entry
+        self._nbytes += entry.nbytes
+        while self._nbytes > self.capacity_bytes:
+            oldest = next(iter(self._entries))
+            self._drop(oldest)
+            self._evictions += 1
+
+    def _drop(self, mm_hash: str) -> None:
+        entry = self._entries.pop(mm_hash, None)
+        if entry is not None:
+            self._nbytes -= entry.nbytes
+
+    @staticmethod
+    def _void(pin: Pin[E] | None) -> None:
+        if pin is not None:
+            pin.entry = None
+
+
+__all__ = ["CacheStats", "Entry", "Pin", "ProcessorCache"]

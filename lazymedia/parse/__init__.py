@@ -1,0 +1,16 @@
+"""Two views over the items of a request: as stored, and as decoded.
+
+* `items`: `ModalityDataItems`, the views and selections of one modality; `MultiModalDataItems`, all of them
+* `image`: what a picture may be
+* `parser`: `MultiModalDataParser`, from what callers hand in to items
+
+Core: plain synchronous Python that knows no event loop.
+"""
+
+from __future__ import annotations
+
+from lazymedia.parse.image import ImageProcessorItems, ImageSize
+from lazymedia.parse.items import ModalityDataItems, MultiModalDataItems
+from lazymedia.parse.parser import MultiModalDataParser
+
+__all__ = ["ImageProcessorItems", "ImageSize", "ModalityDataItems", "MultiModalDataItems", "MultiModalDataParser"]

@@ -1,0 +1,56 @@
+"""From a request's media, however it was handed in, to items by modality.
+
+Comes in: a mapping of modality to one item or several. Goes out: `MultiModalDataItems`. Never here: fetching or decoding;
+what a reference needs beyond its decoder is mapped onto it and happens with its decode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from lazymedia.errors import BadRequestError
+from lazymedia.parse.image import parse_image_data
+from lazymedia.parse.items import ModalityDataItems, MultiModalDataItems
+
+if TYPE_CHECKING:
+    from lazymedia.media.image import ImageMediaIO
+
+
+class MultiModalDataParser:
+    """Parses media once; later stages select among what was parsed.
+
+    Args:
+        image_io: The decoder whose rules make a PIL image that came decoded equal to one decoded from bytes. None leaves
+            such images as they are.
+    """
+
+    def __init__(self, *, image_io: ImageMediaIO | None = None) -> None:
+        self._image_io = image_io
+
+    def _parsers(self) -> dict[str, Callable[[Any], ModalityDataItems[Any] | None]]:
+        convert = None if self._image_io is None else self._image_io.convert
+        return {"image": lambda data: parse_image_data(data, convert)}
+
+    def parse_mm_data(self, mm_data: Mapping[str, object]) -> MultiModalDataItems:
+        """The items of a request.
+
+        Args:
+            mm_data: Modality to one item or a list of items. Modalities without items are left out.
+
+        Raises:
+            BadRequestError: A modality that is not known. The client's fault.
+            TypeError: An item of a type that is not known. The caller's fault.
+        """
+        parsers = self._parsers()
+        parsed: dict[str, ModalityDataItems[Any]] = {}
+        for modality, data in mm_data.items():
+            if modality not in parsers:
+                raise BadRequestError(f"no modality {modality!r} here: expected one of {', '.join(sorted(parsers))}")
+            items = parsers[modality](data)
+            if items is not None:
+                parsed[modality] = items
+        return MultiModalDataItems(parsed)
+
+
+__all__ = ["MultiModalDataParser"]

@@ -1,0 +1,15 @@
+"""Requests under structured concurrency.
+
+* `decodes`: decode jobs, each owned by a request's nursery
+* `state`: one request between its phases
+* `processor`: what requests share: limiters, cache, warm-up; opening and ending requests
+
+Shell: may import anyio; runs the plain functions of `processing` in worker threads.
+"""
+
+from __future__ import annotations
+
+from lazymedia.pipeline.processor import MultiModalProcessor, ProcessorStatistics
+from lazymedia.pipeline.state import MultiModalApplyState
+
+__all__ = ["MultiModalApplyState", "MultiModalProcessor", "ProcessorStatistics"]

@@ -1,0 +1,122 @@
+"""Decode jobs: one decode each, owned by a request's nursery, its outcome recorded and never raised.
+
+Comes in: references to decode, each with its place in the request. Goes out: ended jobs, and the first failure in request
+order. Never here: the nursery's lifetime (the state has it), or the meaning of a failure for a client beyond its class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, final
+
+import anyio
+
+from lazymedia.errors import DecoderCrashedError, LazyMediaError, ReleasedError, UnprocessableMediaError
+from lazymedia.hops import STOPPED, Failed, Hop, Outcome, Value
+
+if TYPE_CHECKING:
+    from anyio import CapacityLimiter
+
+    from lazymedia.media.ref import MediaRef
+
+_SERVER_FAULTS: Final = (ImportError, MemoryError, ReleasedError, DecoderCrashedError)
+"""What a decode fails with when no payload is to blame: a missing library, no memory, a reference given up."""
+
+
+@final
+class Turns:
+    """At most one job per decode operation is under way; the others of that operation wait without a decode slot.
+
+    Otherwise four requests for one reference would hold four slots, three of them waiting for the first, and a thumbnail
+    behind them would wait for a video.
+    """
+
+    def __init__(self) -> None:
+        self._turns: dict[object, tuple[anyio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def of(self, operation: object) -> AsyncIterator[None]:
+        """Inside the block, no other job of this operation runs."""
+        lock, waiting = self._turns.get(operation, (anyio.Lock(), 0))
+        self._turns[operation] = (lock, waiting + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, waiting = self._turns.pop(operation)
+            if waiting > 1:
+                self._turns[operation] = (lock, waiting - 1)
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+
+@final
+class DecodeJob:
+    """One decode. `run` is started in a nursery and raises nothing but that nursery's cancellation.
+
+    Args:
+        modality: The item's modality.
+        index: The item's position in the original request, within its modality.
+        ref: What to decode.
+    """
+
+    def __init__(self, modality: str, index: int, ref: MediaRef[Any]) -> None:
+        self.modality = modality
+        self.index = index
+        self.ended = anyio.Event()
+        self.outcome: Outcome[Any] = STOPPED
+        self._ref = ref
+
+    async def run(self, turns: Turns, decodes: CapacityLimiter) -> None:
+        """Decode in a worker thread under a decode slot, unless another job of the same operation has."""
+        try:
+            async with turns.of(self._ref.operation):
+                if self._ref.is_decoded:
+                    self.outcome = Value(None)
+                    return
+                hop = Hop(self._ref.decode, decodes)
+                try:
+                    await hop.run()
+                finally:
+                    self.outcome = hop.outcome
+        finally:
+            self.ended.set()
+
+    def failure(self) -> Exception | None:
+        """What a client or operator is told, as a fresh exception at each call; None where there was no failure."""
+        match self.outcome:
+            case Failed(error):
+                return self._told(error)
+            case _:
+                return None
+
+    def _told(self, error: Exception) -> Exception:
+        if isinstance(error, _SERVER_FAULTS):
+            told: Exception = error.at(self.modality, self.index) if isinstance(error, LazyMediaError) else error
+        elif isinstance(error, LazyMediaError):
+            told = error.at(self.modality, self.index)
+        else:
+            told = UnprocessableMediaError(
+                f"{self.modality} at index {self.index} could not be decoded: {error}",
+                modality=self.modality,
+                index=self.index,
+            )
+        if told is not error:
+            told.__cause__ = error
+        return told
+
+
+def raise_first_failure(jobs: Sequence[DecodeJob]) -> None:
+    """Raise the failure of the first failed job, in the order given.
+
+    Call it when every job has ended; before, which failure is first would be a matter of timing.
+    """
+    for job in jobs:
+        failure = job.failure()
+        if failure is not None:
+            raise failure
+
+
+__all__ = ["DecodeJob", "Turns", "raise_first_failure"]

@@ -1,0 +1,425 @@
+"""The owner of everything that requests share: the serial limiter, the decode limiter, the cache, the warm-up.
+
+Comes in: what a model's processor can do, and requests. Goes out: finished requests. Never here: what a phase does, or
+how one request's nursery is used.
+
+A processor is an ``async with`` block. Entering makes its limiters and, for a warm-up in the background, takes the serial
+limiter's token in the same breath, so that no request can come first. Leaving refuses new requests, ends those that are
+open and waits for them, then for the warm-up.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+from weakref import WeakSet
+
+import anyio
+from anyio import CapacityLimiter, from_thread
+from anyio.lowlevel import EventLoopToken, current_token
+
+from lazymedia.cache import CacheStats, ProcessorCache
+from lazymedia.errors import LazyMediaError, OverlapError, OverloadedError, UnprocessableMediaError
+from lazymedia.hops import Hop, in_hop
+from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.media.ref import MediaRef
+from lazymedia.pipeline.decodes import Turns
+from lazymedia.pipeline.state import MultiModalApplyState
+from lazymedia.processing.inputs import ProcessorInputs
+from lazymedia.processing.outputs import MultiModalInputs
+from lazymedia.processing.phases import NeedDecodes, finish, look, places_of
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from lazymedia.identity import Algorithm
+    from lazymedia.processing.info import ProcessingInfo
+
+T = TypeVar("T")
+
+log = logging.getLogger("lazymedia.pipeline")
+
+_HOOKS: Final = ("apply", "_cached_apply_hf_processor", "_apply_hf_processor")
+"""Methods that, overridden, take a request out of the two phases."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorStatistics:
+    """A processor at one moment.
+
+    Attributes:
+        open_requests: Requests under way.
+        running_decodes: Decodes that occupy a slot now.
+        decode_slots: Decodes that may run at once.
+        phase_running: Whether a phase or the warm-up runs now.
+        waiting_phases: Phases that wait for it to end.
+        warm_up: ``"none"``, ``"running"``, ``"done"``, or the failure of the last warm-up as text.
+        cache: The cache, where there is one.
+    """
+
+    open_requests: int
+    running_decodes: int
+    decode_slots: int
+    phase_running: bool
+    waiting_phases: int
+    warm_up: str
+    cache: CacheStats | None
+
+
+class MultiModalProcessor(anyio.AsyncContextManagerMixin):
+    """Turns requests into what a model is fed, decoding and processing only what its cache does not hold.
+
+    Args:
+        info: What the model's processor can do; from `processing_info`.
+        cache: The processed-output cache; None processes every item of every request.
+        limits: See `Limits`.
+        decode_workers: Decodes that run at once; by default one for each core that this process may use.
+        warm_up: ``"background"`` processes a dummy request first, before any request can; ``"off"`` leaves that to
+            `warm_up`.
+        hash_algorithm: What identifies items in the cache; see `MultiModalHasher`.
+        on_commit: Called with each finished request in the order in which the cache changed, in the worker thread of the
+            phase that finished it, also when that request has been cancelled. Must neither block nor wait for a loop.
+    """
+
+    def __init__(
+        self,
+        info: ProcessingInfo,
+        *,
+        cache: ProcessorCache[Any] | None = None,
+        limits: Limits | None = None,
+        decode_workers: int | None = None,
+        warm_up: Literal["background", "off"] = "off",
+        hash_algorithm: Algorithm = "sha256",
+        on_commit: Callable[[MultiModalInputs], None] | None = None,
+    ) -> None:
+        if decode_workers is not None and decode_workers < 1:
+            raise ValueError("decode_workers must be at least 1")
+        self.info = info
+        self.cache = cache
+        self.limits = DEFAULT_LIMITS if limits is None else limits
+        self.hash_algorithm: Algorithm = hash_algorithm
+        self.on_commit = on_commit
+        self.model_id = info.fingerprint
+        self._decode_workers = decode_workers or _usable_cores()
+        self._warm_up_on_entering = warm_up == "background"
+        self._warm_up_state = "none"
+        self._told_why_whole = False
+        self._phase = threading.Lock()
+        self._entered = self._closing = False
+        self._open: set[MultiModalApplyState] = set()
+        self.forks: WeakSet[MediaRef[Any]] = WeakSet()
+
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self, None]:
+        if self._entered:
+            raise RuntimeError("a MultiModalProcessor is entered once")
+        self.serial = CapacityLimiter(1)
+        self.decodes = CapacityLimiter(self._decode_workers)
+        self.turns = Turns()
+        self._warm_up_threads = CapacityLimiter(1)
+        self._quiet = anyio.Event()
+        self._token: EventLoopToken = current_token()
+        self._loop_thread = threading.get_ident()
+        self._cancelled_class = anyio.get_cancelled_exc_class()
+        async with anyio.create_task_group() as nursery:
+            self._nursery: TaskGroup = nursery
+            self._entered = True
+            try:
+                if self._warm_up_on_entering:
+                    self._start_warm_up()
+                yield self
+            finally:
+                self._close()
+
+    def _close(self) -> None:
+        """Refuse new requests and end the open ones; the nursery then waits, in a child that no outsider can cancel."""
+        self._closing = True
+        for state in list(self._open):
+            state.evict()
+        if self._open:
+            self._nursery.start_soon(self._wait_until_quiet, name="shutdown")
+
+    async def _wait_until_quiet(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._quiet.wait()
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def make_inputs(
+        self,
+        prompt: str,
+        mm_data: Mapping[str, object],
+        *,
+        mm_uuids: Mapping[str, Sequence[str | None]] | None = None,
+        media_io_kwargs: Mapping[str, Mapping[str, object]] | None = None,
+        mm_processor_kwargs: Mapping[str, object] | None = None,
+        skip_mm_cache: bool = False,
+        cache_scope: str | None = None,
+    ) -> ProcessorInputs:
+        """A request for this processor. Parses; fetches, hashes and decodes nothing.
+
+        Args:
+            prompt: Text with one placeholder for each item.
+            mm_data: Modality to one item or a list: references, PIL images, arrays, or None for an item that is named
+                by its UUID alone.
+            mm_uuids: For each modality, one UUID or None per item.
+            media_io_kwargs: Options of the decoders that made the references, by modality.
+            mm_processor_kwargs: Options of the Hugging Face processor, flat or under ``images_kwargs`` and the like.
+            skip_mm_cache: Process every item, and keep nothing.
+            cache_scope: Whose UUIDs these are, such as a tenant's name.
+
+        Raises:
+            BadRequestError: A modality that the model does not take. The client's fault.
+            UnprocessableMediaError: More items than a request may have.
+            TypeError: An item of a type that is not known. The caller's fault.
+        """
+        items = self.info.get_data_parser(media_io_kwargs).parse_mm_data(mm_data)
+        count = sum(items.get_all_counts().values())
+        if count > self.limits.max_items_per_request:
+            raise UnprocessableMediaError(
+                f"{count} items are more than the {self.limits.max_items_per_request} that a request may have"
+            )
+        return ProcessorInputs(
+            prompt=prompt,
+            mm_data_items=items,
+            mm_uuid_items=mm_uuids,
+            hf_processor_mm_kwargs=mm_processor_kwargs or {},
+            media_io_kwargs=media_io_kwargs or {},
+            cache=None if skip_mm_cache else self.cache,
+            cache_scope=cache_scope,
+        )
+
+    @asynccontextmanager
+    async def open_apply(self, inputs: ProcessorInputs) -> AsyncIterator[MultiModalApplyState]:
+        """One request, step by step: `MultiModalApplyState.phase1`, ``wait_decodes``, ``phase2``.
+
+        However the block is left, no decode begins afterwards, those that run are waited for, and only then are the
+        payloads released. The caller's references are not touched: processing works on forks.
+
+        Raises:
+            OverloadedError: The processor is shutting down, before or during the request.
+            ReleasedError: A reference was released before it was decoded. The caller's fault.
+            ValueError: The inputs were made for another processor's cache. The caller's fault.
+            RuntimeError: The processor is not entered. The caller's fault.
+        """
+        self._admit(inputs)
+        forked = inputs.fork()
+        self._remember(forked)
+        state: MultiModalApplyState | None = None
+        failure: Exception | None = None
+        try:
+            async with anyio.create_task_group() as nursery:
+                state = MultiModalApplyState(self, nursery, forked)
+                self._open.add(state)
+                try:
+                    yield state
+                except Exception as exc:  # noqa: BLE001  # carried past the nursery, which would wrap it in a group
+                    failure = exc
+                finally:
+                    state.cancel_queue()
+        finally:  # after the drain; nothing awaits here, so that no cancellation comes between
+            forked.mm_data_items.release()
+            if state is not None:
+                self._open.discard(state)
+            if self._closing and not self._open:
+                self._quiet.set()
+        if failure is not None:
+            raise failure
+        if nursery.cancel_scope.cancelled_caught:
+            raise self._closed()
+
+    async def apply(self, inputs: ProcessorInputs) -> MultiModalInputs:
+        """One request from beginning to end. See `open_apply` and the steps for what it raises."""
+        async with self.open_apply(inputs) as state:
+            if not self.supports_two_phase_apply:
+                return await self._apply_whole(state)
+            await state.phase1()
+            await state.wait_decodes()
+            return await state.phase2()
+        raise AssertionError("unreachable")  # pragma: no cover  # a block that swallows nothing has returned or raised
+
+    def apply_blocking(self, inputs: ProcessorInputs) -> MultiModalInputs:
+        """`apply` for a thread that has no event loop, through the loop that owns this processor and its limiters.
+
+        Raises:
+            OverloadedError: The processor or its loop is shutting down.
+            RuntimeError: Called on the loop's own thread, or from inside a phase or a decode, where it would wait for
+                itself; or the processor is not entered. The caller's fault.
+        """
+        self._refuse_if_not_open()
+        if threading.get_ident() == self._loop_thread or in_hop.get():
+            raise RuntimeError("apply_blocking() would wait for itself here; await apply() instead")
+        try:
+            return from_thread.run(self.apply, inputs, token=self._token)
+        except LazyMediaError:
+            raise
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except Exception as exc:
+            if type(exc).__name__ == "RunFinishedError":  # anyio's and trio's, of which only one can be named here
+                raise self._closed() from exc
+            raise
+        except BaseException as exc:  # the loop's own cancellation, which means nothing in this thread
+            raise self._closed() from exc
+
+    # --- one request in one piece -------------------------------------------------------------------------------------
+
+    @property
+    def supports_two_phase_apply(self) -> bool:
+        """Whether requests run in two phases: no subclass and no instance overrides a method that does both at once."""
+        return not self._overridden()
+
+    def _overridden(self) -> list[str]:
+        return [
+            name
+            for name in _HOOKS
+            if name in vars(self) or getattr(type(self), name) is not getattr(MultiModalProcessor, name)
+        ]
+
+    async def _apply_whole(self, state: MultiModalApplyState) -> MultiModalInputs:
+        if not self._told_why_whole:
+            self._told_why_whole = True
+            names = ", ".join(self._overridden())
+            log.debug("requests run in one phase instead of two: %s overrides %s", type(self).__name__, names)
+        inputs = state.inputs
+        state.decode(
+            tuple(
+                (modality, index)
+                for modality, index in places_of(inputs)
+                if isinstance(raw := inputs.mm_data_items[modality].get_raw(index), MediaRef) and not raw.is_decoded
+            )
+        )
+        await state.wait_decodes()
+        return await state.run_serially(partial(self._cached_apply_hf_processor, inputs))
+
+    def _cached_apply_hf_processor(self, inputs: ProcessorInputs) -> MultiModalInputs:
+        """Both phases of a request whose references are decoded, in one go. Override to replace caching and processing.
+
+        Runs in a worker thread, alone among all phases.
+        """
+        if "_apply_hf_processor" in self._overridden():
+            return self._apply_hf_processor(inputs)
+        return self._finish_decoded(inputs)
+
+    def _apply_hf_processor(self, inputs: ProcessorInputs) -> MultiModalInputs:
+        """Process every item of a request whose references are decoded. Override to replace processing.
+
+        Runs in a worker thread, alone among all phases. A request that an override answers is not cached.
+        """
+        return self._finish_decoded(replace(inputs, cache=None))
+
+    def _finish_decoded(self, inputs: ProcessorInputs) -> MultiModalInputs:
+        looked = look(inputs, self.model_id, self.hash_algorithm, self.limits)
+        answer = finish(inputs, looked, self.info, self.model_id, self.hash_algorithm, self.on_commit)
+        assert not isinstance(answer, NeedDecodes)
+        return answer
+
+    # --- warm-up ------------------------------------------------------------------------------------------------------
+
+    async def warm_up(self) -> None:
+        """Process a dummy request, alone among all phases, so that the first real one does not pay for it. Keeps nothing.
+
+        Raises:
+            OverloadedError: The processor is shutting down.
+            Exception: Whatever the processor raised.
+        """
+        self._refuse_if_not_open()
+        hop = Hop(partial(self.exclusively, self._warm), self.serial)
+        await self._nursery.start_soon(hop.run, name="warm-up").wait()
+        hop.outcome.unwrap()
+
+    def _start_warm_up(self) -> None:
+        badge = object()
+        self.serial.acquire_on_behalf_of_nowait(badge)
+        self._warm_up_state = "running"
+        self._nursery.start_soon(self._warm_up_under, badge, name="warm-up")
+
+    async def _warm_up_under(self, badge: object) -> None:
+        """The token is ours already; the thread hop goes through a limiter of its own, since one token admits one holder."""
+        hop = Hop(partial(self.exclusively, self._warm), self._warm_up_threads)
+        try:
+            await hop.run()
+        finally:
+            self.serial.release_on_behalf_of(badge)
+
+    def _warm(self) -> None:
+        """Runs in a worker thread. A failure is kept for `statistics` and logged; a request will tell it to its client."""
+        self._warm_up_state = "running"
+        try:
+            self.info.warm_up()
+        except Exception as exc:
+            self._warm_up_state = f"failed: {type(exc).__name__}"
+            log.warning("the warm-up failed; requests will be tried all the same", exc_info=True)
+            raise
+        self._warm_up_state = "done"
+
+    # --- what states use ----------------------------------------------------------------------------------------------
+
+    def exclusively(self, fn: Callable[[], T]) -> T:
+        """Run a phase. The serial limiter keeps phases apart; this turns a bug there into an error.
+
+        Raises:
+            OverloadedError: The processor is shutting down.
+            OverlapError: Another phase is running.
+        """
+        if self._closing:
+            raise self._closed()
+        if not self._phase.acquire(blocking=False):
+            raise OverlapError("two phases ran at once")
+        try:
+            return fn()
+        finally:
+            self._phase.release()
+
+    def statistics(self) -> ProcessorStatistics:
+        """The processor at this moment; for the loop that owns it."""
+        self._refuse_if_never_entered()
+        return ProcessorStatistics(
+            open_requests=len(self._open),
+            running_decodes=int(self.decodes.borrowed_tokens),
+            decode_slots=int(self.decodes.total_tokens),
+            phase_running=self.serial.borrowed_tokens > 0,
+            waiting_phases=self.serial.statistics().tasks_waiting,
+            warm_up=self._warm_up_state,
+            cache=None if self.cache is None else self.cache.stats(),
+        )
+
+    def _admit(self, inputs: ProcessorInputs) -> None:
+        self._refuse_if_not_open()
+        if inputs.cache is not None and inputs.cache is not self.cache:
+            raise ValueError("these inputs use another processor's cache; make them with this processor's make_inputs()")
+
+    def _remember(self, forked: ProcessorInputs) -> None:
+        for modality, index in places_of(forked):
+            raw = forked.mm_data_items[modality].get_raw(index)
+            if isinstance(raw, MediaRef):
+                self.forks.add(raw)
+
+    def _refuse_if_never_entered(self) -> None:
+        if not self._entered:
+            raise RuntimeError("enter the processor first: async with MultiModalProcessor(...) as processor")
+
+    def _refuse_if_not_open(self) -> None:
+        self._refuse_if_never_entered()
+        if self._closing:
+            raise self._closed()
+
+    @staticmethod
+    def _closed() -> OverloadedError:
+        return OverloadedError("the processor is shutting down")
+
+
+def _usable_cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # only Linux knows which cores a process may use
+        return os.cpu_count() or 1
+
+
+__all__ = ["MultiModalProcessor", "ProcessorStatistics"]

@@ -1,0 +1,181 @@
+"""Thread hops: owned, settled in the thread, never left before their thread has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import anyio
+import pytest
+from anyio import CapacityLimiter, from_thread
+from anyio.lowlevel import checkpoint as loop_checkpoint
+
+from lazymedia.errors import DecoderCrashedError
+from lazymedia.hops import in_hop, run_in_thread
+from lazymedia.media.stopping import checkpoint
+from lazymedia.testing.quiet import native_cancel
+
+ASYNCIO_ONLY = pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": True})], ids=["asyncio"])
+WAIT = 10.0
+
+
+class Gate:
+    """Work that says when it has begun and waits to be let go."""
+
+    def __init__(self) -> None:
+        self.started = threading.Event()
+        self.opened = threading.Event()
+        self.finished = False
+
+    def __call__(self) -> str:
+        self.started.set()
+        assert self.opened.wait(WAIT)
+        self.finished = True
+        return "value"
+
+    async def wait_started(self) -> None:
+        await anyio.to_thread.run_sync(self.started.wait, WAIT)
+
+
+async def test_a_hop_returns_what_its_function_returns_and_raises_what_it_raises() -> None:
+    limiter = CapacityLimiter(1)
+
+    def fail() -> None:
+        raise KeyError("x")
+
+    assert await run_in_thread(lambda: 3, limiter) == 3
+    with pytest.raises(KeyError, match="x"):
+        await run_in_thread(fail, limiter)
+
+
+async def test_stop_iteration_is_an_ordinary_failure() -> None:
+    def fail() -> None:
+        raise StopIteration
+
+    with pytest.raises(RuntimeError):
+        await run_in_thread(fail, CapacityLimiter(1))
+
+
+@pytest.mark.parametrize(
+    "make", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, lambda: type("Panic", (BaseException,), {})()]
+)
+async def test_what_is_no_exception_is_a_crash_of_the_decoder(make: Callable[[], BaseException]) -> None:
+    """Not a cancellation that nobody asked for, not the end of the process, and never a group."""
+    crash = make()
+
+    def fail() -> None:
+        raise crash
+
+    with pytest.raises(DecoderCrashedError) as caught:
+        await run_in_thread(fail, CapacityLimiter(1))
+
+    assert caught.value.__cause__ is crash
+
+
+async def test_a_cancelled_scope_waits_for_the_thread() -> None:
+    gate, limiter = Gate(), CapacityLimiter(1)
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as nursery:
+            nursery.start_soon(run_in_thread, gate, limiter)
+            await gate.wait_started()
+            scope.cancel()
+            threading.Timer(0, gate.opened.set).start()
+
+    assert gate.finished
+    assert limiter.borrowed_tokens == 0
+
+
+@ASYNCIO_ONLY
+async def test_native_cancels_wait_for_the_thread(anyio_backend: object) -> None:
+    gate, limiter = Gate(), CapacityLimiter(1)
+    task = asyncio.get_running_loop().create_task(run_in_thread(gate, limiter))
+    await gate.wait_started()
+    for _ in range(3):
+        native_cancel(task, 2)
+        for _ in range(5):
+            await loop_checkpoint()
+
+        assert not task.done()
+        assert limiter.borrowed_tokens == 1
+    gate.opened.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert gate.finished
+    assert limiter.borrowed_tokens == 0
+
+
+async def test_a_queued_hop_that_is_cancelled_never_runs() -> None:
+    first, second, limiter = Gate(), Gate(), CapacityLimiter(1)
+    async with anyio.create_task_group() as nursery:
+        nursery.start_soon(run_in_thread, first, limiter)
+        await first.wait_started()
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as inner:
+                inner.start_soon(run_in_thread, second, limiter)
+                await anyio.wait_all_tasks_blocked()
+                scope.cancel()
+        first.opened.set()
+
+    assert not second.started.is_set()
+
+
+async def test_a_checkpoint_ends_a_function_whose_caller_was_cancelled() -> None:
+    started, stopped = threading.Event(), threading.Event()
+
+    def work() -> None:
+        started.set()
+        try:
+            while True:
+                checkpoint()
+        finally:
+            stopped.set()
+
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as nursery:
+            nursery.start_soon(run_in_thread, work, CapacityLimiter(1))
+            await anyio.to_thread.run_sync(started.wait, WAIT)
+            scope.cancel()
+
+    assert stopped.is_set()
+    assert scope.cancelled_caught
+
+
+async def test_a_function_that_asks_anyio_itself_is_stopped_too() -> None:
+    started = threading.Event()
+
+    def work() -> None:
+        started.set()
+        while True:
+            from_thread.check_cancelled()
+
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as nursery:
+            nursery.start_soon(run_in_thread, work, CapacityLimiter(1))
+            await anyio.to_thread.run_sync(started.wait, WAIT)
+            scope.cancel()
+
+    assert scope.cancelled_caught
+
+
+async def test_a_checkpoint_does_nothing_elsewhere() -> None:
+    checkpoint()
+    seen: list[object] = []
+
+    def work() -> None:
+        thread = threading.Thread(target=lambda: seen.append(checkpoint()))
+        thread.start()
+        thread.join()
+
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await run_in_thread(work, CapacityLimiter(1))
+
+    assert seen == [None]
+
+
+async def test_a_function_knows_that_it_runs_in_a_hop() -> None:
+    assert await run_in_thread(in_hop.get, CapacityLimiter(1))
+    assert not in_hop.get()
