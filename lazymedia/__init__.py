@@ -1,2 +1,111 @@
-"""lazymedia"""
+"""Images for multimodal models: fetched safely, carried as references, decoded only when no cache holds the result.
+
+The map, from the ground up; an import never points up:
+
+* `lazymedia.errors`, `lazymedia.limits`: every error and every limit
+* `lazymedia.media`: what a medium is: bytes, identity, deferred decode
+* `lazymedia.hops`: one call into a worker thread, owned
+* `lazymedia.fetch`: transport from http, data and file URLs to references
+* `lazymedia.parse`, `lazymedia.identity`, `lazymedia.cache`: items, their hashes, processed outputs
+* `lazymedia.processing`, `lazymedia.models`: the Hugging Face processor, one item at a time; the two phases
+* `lazymedia.pipeline`: requests under structured concurrency
+* `lazymedia.chat`, `lazymedia.renderer`: chat requests in, model inputs out
+* `lazymedia.offline`, `lazymedia.cli`: the synchronous faces
+* `lazymedia.testing`: fakes and a loopback server for your own tests
+
+Names are loaded when they are first used, so that importing this package loads no codec, no HTTP client, no torch and no
+transformers.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
 __version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from lazymedia.cache import CacheStats, ProcessorCache
+    from lazymedia.errors import (
+        BadRequestError,
+        BadUrlError,
+        CacheDriftError,
+        CacheMissError,
+        DecoderCrashedError,
+        FetchTimeoutError,
+        LazyMediaError,
+        NotAllowedError,
+        OverlapError,
+        OverloadedError,
+        PayloadTooLargeError,
+        ReleasedError,
+        UnprocessableMediaError,
+        UpstreamError,
+    )
+    from lazymedia.fetch import MediaConnector, get_connector, register_connector
+    from lazymedia.identity import MultiModalHasher
+    from lazymedia.limits import Limits
+    from lazymedia.media import DecodeSpec, MediaIO, MediaRef, checkpoint, derive_media_key
+    from lazymedia.media.image import ImageMediaIO
+    from lazymedia.media.raw import RawBytesMediaIO
+    from lazymedia.models import processing_info
+    from lazymedia.offline import SyncMediaConnector, SyncRenderer, fetch_image
+    from lazymedia.parse import (
+        ImageProcessorItems,
+        ModalityDataItems,
+        MultiModalDataItems,
+        MultiModalDataParser,
+    )
+    from lazymedia.pipeline import MultiModalApplyState, MultiModalProcessor, ProcessorStatistics
+    from lazymedia.processing import MultiModalInputs, PlaceholderRange, ProcessingInfo, ProcessorInputs
+    from lazymedia.renderer import Renderer, open_renderer
+
+_HOMES: Final = {
+    "lazymedia.cache": ("CacheStats", "ProcessorCache"),
+    "lazymedia.errors": (
+        "BadRequestError",
+        "BadUrlError",
+        "CacheDriftError",
+        "CacheMissError",
+        "DecoderCrashedError",
+        "FetchTimeoutError",
+        "LazyMediaError",
+        "NotAllowedError",
+        "OverlapError",
+        "OverloadedError",
+        "PayloadTooLargeError",
+        "ReleasedError",
+        "UnprocessableMediaError",
+        "UpstreamError",
+    ),
+    "lazymedia.fetch": ("MediaConnector", "get_connector", "register_connector"),
+    "lazymedia.identity": ("MultiModalHasher",),
+    "lazymedia.limits": ("Limits",),
+    "lazymedia.media": ("DecodeSpec", "MediaIO", "MediaRef", "checkpoint", "derive_media_key"),
+    "lazymedia.media.image": ("ImageMediaIO",),
+    "lazymedia.media.raw": ("RawBytesMediaIO",),
+    "lazymedia.models": ("processing_info",),
+    "lazymedia.offline": ("SyncMediaConnector", "SyncRenderer", "fetch_image"),
+    "lazymedia.parse": ("ImageProcessorItems", "ModalityDataItems", "MultiModalDataItems", "MultiModalDataParser"),
+    "lazymedia.pipeline": ("MultiModalApplyState", "MultiModalProcessor", "ProcessorStatistics"),
+    "lazymedia.processing": ("MultiModalInputs", "PlaceholderRange", "ProcessingInfo", "ProcessorInputs"),
+    "lazymedia.renderer": ("Renderer", "open_renderer"),
+}
+_HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: PLE0604  # the names above; a test holds them against the imports that type checkers read
+    "__version__",
+    *sorted(_HOME),
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'lazymedia' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,11 @@
+"""OpenAI-style chat requests.
+
+* `messages`: from messages to a chat template's input and the media that they name
+* `fetching`: all media of one request at once, the first failure in request order
+"""
+
+from __future__ import annotations
+
+from lazymedia.chat.messages import MediaPart, ParsedChat, parse_chat
+
+__all__ = ["MediaPart", "ParsedChat", "parse_chat"]

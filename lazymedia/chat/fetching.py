@@ -1,0 +1,119 @@
+"""All media of one request, fetched at once.
+
+Comes in: media parts and a decoder for each. Goes out: items in request order, or the first failure in request order.
+Never here: how one URL is fetched, or a decode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, final
+
+import anyio
+import anyio.lowlevel
+
+from lazymedia.errors import LazyMediaError, PayloadTooLargeError
+from lazymedia.media.io import MediaIO
+from lazymedia.media.ref import MediaRef
+
+if TYPE_CHECKING:
+    from lazymedia.chat.messages import MediaPart
+    from lazymedia.fetch import MediaConnector
+
+_FETCHES: Final = {"image": "fetch_image", "video": "fetch_video", "audio": "fetch_audio"}
+
+
+async def fetch_parts(
+    connector: MediaConnector, parts: Sequence[MediaPart], media_io: Callable[[str], MediaIO[Any]], max_bytes: int
+) -> dict[str, list[object]]:
+    """The items of each modality, in request order: references for URLs, objects as they came, None for a bare UUID.
+
+    A failure ends every fetch that comes later in the request, since none of those could be the first failure; earlier
+    ones are waited for, since one of them could.
+
+    Args:
+        connector: What fetches.
+        parts: The media parts of a request, in order.
+        media_io: The decoder of a modality.
+        max_bytes: Encoded bytes that all items together may have.
+
+    Raises:
+        LazyMediaError: The first failure in request order, with modality and index.
+    """
+    indices: dict[str, int] = {}
+    fetches: list[_Fetch] = []
+    total = _Total(max_bytes)
+    for part in parts:
+        index = indices[part.modality] = indices.get(part.modality, -1) + 1
+        fetch = None
+        if part.url is not None:
+            method = getattr(connector, _FETCHES[part.modality])
+            fetch = _bound(method, part.url, media_io(part.modality))
+        fetches.append(_Fetch(part, index, fetch, total))
+    if any(fetch.fetch for fetch in fetches):
+        async with anyio.create_task_group() as nursery:
+            scopes = [anyio.CancelScope() for _ in fetches]
+            for position, fetch in enumerate(fetches):
+                nursery.start_soon(fetch.run, scopes[position], scopes[position + 1 :])
+    await anyio.lowlevel.checkpoint()
+    for fetch in fetches:
+        if fetch.failure is not None:
+            raise fetch.failure
+    items: dict[str, list[object]] = {}
+    for fetch in fetches:
+        items.setdefault(fetch.part.modality, []).append(fetch.item)
+    return items
+
+
+def _bound(
+    method: Callable[[str, MediaIO[Any]], Awaitable[MediaRef[Any]]], url: str, media_io: MediaIO[Any]
+) -> Callable[[], Awaitable[MediaRef[Any]]]:
+    return lambda: method(url, media_io)
+
+
+@final
+class _Total:
+    """Encoded bytes of one request, counted as they arrive."""
+
+    def __init__(self, cap: int) -> None:
+        self._cap = cap
+        self._bytes = 0
+
+    def add(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > self._cap:
+            raise PayloadTooLargeError(f"the request's media have more than the {self._cap} bytes allowed together")
+
+
+@final
+class _Fetch:
+    """One item on its way. Records what becomes of it and raises nothing but a cancellation."""
+
+    def __init__(
+        self, part: MediaPart, index: int, fetch: Callable[[], Awaitable[MediaRef[Any]]] | None, total: _Total
+    ) -> None:
+        self.part = part
+        self.fetch = fetch
+        self.item: object = part.media
+        self.failure: Exception | None = None
+        self._index = index
+        self._total = total
+
+    async def run(self, scope: anyio.CancelScope, later: Sequence[anyio.CancelScope]) -> None:
+        if self.fetch is None:
+            return
+        with scope:
+            try:
+                ref = await self.fetch()
+                self._total.add(len(ref.data))
+                self.item = ref
+            except LazyMediaError as exc:
+                self.failure = exc.at(self.part.modality, self._index)
+            except Exception as exc:  # noqa: BLE001  # raised by fetch_parts, as itself, once it is known to be the first
+                self.failure = exc
+        if self.failure is not None:
+            for other in later:
+                other.cancel()
+
+
+__all__ = ["fetch_parts"]

@@ -1,0 +1,126 @@
+"""What the commands take, and how sources named on a command line become URLs.
+
+Comes in: arguments as strings. Goes out: a namespace with the command's function. Never here: the commands themselves; they
+load when they run, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+class UsageError(Exception):
+    """The command was called wrongly; its text says how."""
+
+
+def parse(argv: Sequence[str]) -> Namespace:
+    """Arguments of one command. Exits with status 2 when they make no sense, as argparse does."""
+    parser = ArgumentParser(
+        prog="lazymedia", description="Media for multimodal models: fetched safely, decoded only when no cache holds the result."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    shared = _shared()
+
+    render = commands.add_parser("render", parents=[shared], help="turn a chat request into a model's inputs")
+    render.add_argument("request", metavar="REQUEST.json", help='an OpenAI chat body with "messages"; - reads standard input')
+    render.add_argument("--processor", metavar="PATH", help="a saved Hugging Face processor; a built-in LLaVA's otherwise")
+    render.add_argument("--repeat", type=_positive, default=1, metavar="N", help="render N times, to see the cache at work")
+    render.add_argument("--out", metavar="FILE", help="write the tensors of the last render as safetensors")
+    render.set_defaults(run=_command("render"))
+
+    probe = commands.add_parser("probe", parents=[shared], help="show what a reference knows without decoding")
+    probe.add_argument("sources", nargs="+", metavar="URL-OR-FILE")
+    probe.set_defaults(run=_command("probe"))
+
+    fetch = commands.add_parser("fetch", parents=[shared], help="fetch encoded media into a folder")
+    fetch.add_argument("sources", nargs="+", metavar="URL-OR-FILE")
+    fetch.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write to; made if missing")
+    fetch.set_defaults(run=_command("fetch"))
+
+    demo = commands.add_parser("demo", parents=[shared], help="three requests: cold, hot, and mixed")
+    demo.add_argument("sources", nargs="*", metavar="URL-OR-FILE", help="your own pictures instead of generated ones")
+    demo.set_defaults(run=_command("demo"))
+    return parser.parse_args(argv)
+
+
+def _shared() -> ArgumentParser:
+    shared = ArgumentParser(add_help=False)
+    shared.add_argument("--media-io-kwargs", type=_mapping, metavar="JSON", help='decoder options, {"image": {…}}')
+    shared.add_argument("--allowed-local-media-path", metavar="DIR", help="folder below which file URLs may point")
+    shared.add_argument("--allowed-network", action="append", default=[], metavar="CIDR", help="may be repeated")
+    shared.add_argument("--allowed-media-domain", action="append", metavar="D", help="may be repeated; any otherwise")
+    shared.add_argument("--backend", choices=("trio", "asyncio"), default="trio", help="the event loop (trio)")
+    shared.add_argument("--json", action="store_true", help="print JSON for programs")
+    return shared
+
+
+def _command(name: str) -> Any:
+    def run(arguments: Namespace) -> None:
+        importlib.import_module(f"lazymedia.cli.{name}").run(arguments)
+
+    return run
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(f"not JSON: {exc}") from None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError("expected a JSON object")
+    return value
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError("expected a whole number from 1")
+    return int(text)
+
+
+def as_urls(sources: Sequence[str]) -> tuple[list[str], str | None]:
+    """URLs for what was named on the command line, and the folder that contains the files among them.
+
+    A source without a scheme is a file; whoever names a file here may read it.
+
+    Raises:
+        UsageError: A file that does not exist.
+    """
+    urls, folders = [], []
+    for source in sources:
+        if _has_scheme(source):
+            urls.append(source)
+            continue
+        path = Path(source).resolve()
+        if not path.is_file():
+            raise UsageError(f"no such file: {source}")
+        urls.append(path.as_uri())
+        folders.append(str(path.parent))
+    return urls, os.path.commonpath(folders) if folders else None
+
+
+def _has_scheme(source: str) -> bool:
+    return source[:5].lower() == "data:" or "://" in source or source[:5].lower() == "file:"
+
+
+def connector_options(arguments: Namespace, root: str | None = None) -> dict[str, Any]:
+    """What a `MediaConnector` takes of the shared options.
+
+    Args:
+        arguments: Parsed arguments.
+        root: The folder of the files that were named directly, where there are any.
+    """
+    return {
+        "allowed_local_media_path": arguments.allowed_local_media_path or root,
+        "allowed_networks": tuple(arguments.allowed_network),
+        "allowed_media_domains": arguments.allowed_media_domain,
+    }
+
+
+__all__ = ["UsageError", "as_urls", "connector_options", "parse"]

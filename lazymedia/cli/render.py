@@ -1,0 +1,116 @@
+"""``lazymedia render``: a chat request in a file becomes a model's inputs.
+
+Comes in: a request's body. Goes out: what became of each item, or JSON, or tensors in a file. Never here: a server.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from lazymedia.cli.options import UsageError, connector_options
+from lazymedia.cli.show import item_rows, milliseconds, stages, table
+
+if TYPE_CHECKING:
+    from lazymedia.processing import MultiModalInputs
+
+
+def run(arguments: Namespace) -> None:
+    """Render the request once or more, and show each."""
+    body = _body(arguments.request)
+    anyio.run(_render, arguments, body, backend=arguments.backend)
+
+
+async def _render(arguments: Namespace, body: dict[str, Any]) -> None:
+    from lazymedia.renderer import open_renderer
+
+    async with open_renderer(processor(arguments.processor), warm_up="await", **connector_options(arguments)) as renderer:
+        for _ in range(arguments.repeat):
+            start = time.perf_counter()
+            result = await renderer.render_chat(
+                body["messages"],
+                media_io_kwargs=arguments.media_io_kwargs or body.get("media_io_kwargs"),
+                mm_processor_kwargs=body.get("mm_processor_kwargs"),
+            )
+            _show(result, time.perf_counter() - start, as_json=arguments.json)
+        if arguments.out is not None:
+            write_tensors(Path(arguments.out), result)
+
+
+def processor(path: str | None) -> object:
+    """The processor of a saved model, or the built-in one for demonstrations, which needs no hub and no torch."""
+    if path is not None:
+        if not Path(path).is_dir():
+            raise UsageError(f"no such folder: {path}")
+        return path
+    try:
+        from lazymedia.testing.processors import make_processor
+    except ImportError as exc:
+        raise UsageError(f"this needs Hugging Face's transformers: pip install 'lazymedia[hf]' ({exc})") from exc
+    return make_processor("llava")
+
+
+def _body(source: str) -> dict[str, Any]:
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+        body = json.loads(text)
+    except OSError as exc:
+        raise UsageError(f"cannot read {source}: {exc.strerror}") from exc
+    except ValueError as exc:
+        raise UsageError(f"{source} is not JSON: {exc}") from exc
+    if not isinstance(body, dict) or "messages" not in body:
+        raise UsageError(f'{source} must be an OpenAI chat body: {{"messages": [...]}}')
+    return body
+
+
+def _show(result: MultiModalInputs, seconds: float, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(as_dict(result)))
+        return
+    print(table(list(item_rows(result))))
+    print(f"{len(result.prompt_token_ids)} tokens in {milliseconds(seconds)}: {stages(result)}\n")
+
+
+def as_dict(result: MultiModalInputs) -> dict[str, Any]:
+    """A rendered request for programs: everything but the tensors' values."""
+    return {
+        "prompt": result.prompt,
+        "prompt_token_ids": result.prompt_token_ids,
+        "items": {
+            modality: [
+                {
+                    "hash": mm_hash,
+                    "cached": result.cached[modality][index],
+                    "offset": result.mm_placeholders[modality][index].offset,
+                    "length": result.mm_placeholders[modality][index].length,
+                    "arrays": {
+                        name: {"shape": list(array.shape), "dtype": str(array.dtype).removeprefix("torch.")}
+                        for name, array in (result.mm_kwargs[modality][index] or {}).items()
+                    },
+                }
+                for index, mm_hash in enumerate(hashes)
+            ]
+            for modality, hashes in result.mm_hashes.items()
+        },
+        "timings": result.timings,
+    }
+
+
+def write_tensors(path: Path, result: MultiModalInputs) -> None:
+    """Everything that one call of the processor on the whole request returns, as a safetensors file."""
+    try:
+        from safetensors.numpy import save_file
+    except ImportError as exc:
+        raise UsageError("--out needs safetensors: pip install 'lazymedia[hf]'") from exc
+    import numpy as np
+
+    save_file({name: np.ascontiguousarray(array) for name, array in result.merged().items()}, path)
+
+
+__all__ = ["as_dict", "processor", "run", "write_tensors"]

@@ -1,0 +1,165 @@
+"""The synchronous faces: for scripts, notebooks and worker threads, with no event loop in sight.
+
+Comes in: the same calls as the asynchronous faces, without await. Goes out: the same results. Never here: a second
+implementation; a loop in a thread of its own (trio unless told otherwise) does the work, so these also serve inside a
+notebook, whose own loop they leave alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from lazymedia.fetch import MediaConnector
+
+if TYPE_CHECKING:
+    from lazymedia.media.io import MediaIO
+    from lazymedia.media.ref import MediaRef
+    from lazymedia.processing import MultiModalInputs
+    from lazymedia.renderer import Renderer
+
+T = TypeVar("T")
+O = TypeVar("O")  # noqa: E741  # the owner that the loop holds
+
+
+class _OwnLoop(Generic[O]):
+    """An asynchronous owner, opened in a loop of its own. Calls may come from any number of threads.
+
+    Args:
+        open_owner: Opens the owner, within the loop.
+        backend: ``"trio"`` or ``"asyncio"``.
+    """
+
+    def __init__(self, open_owner: Callable[[], AbstractAsyncContextManager[O]], backend: str) -> None:
+        self._open_owner = open_owner
+        self._backend = backend
+        self._stack = ExitStack()
+        self._portal: BlockingPortal | None = None
+        self._owner: O | None = None
+
+    def __enter__(self) -> Self:
+        if self._portal is not None:
+            raise RuntimeError(f"a {type(self).__name__} is entered once")
+        with ExitStack() as stack:
+            self._portal = stack.enter_context(start_blocking_portal(self._backend))
+            self._owner = stack.enter_context(self._portal.wrap_async_context_manager(self._open_owner()))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(exc_type, exc, traceback)
+        self._owner = None
+
+    def _run(self, call: Callable[[O], Awaitable[T]]) -> T:
+        """Await a call in the loop. A thread that is interrupted meanwhile, by Ctrl-C say, cancels it there."""
+        if self._portal is None or self._owner is None:
+            raise RuntimeError(f"enter the {type(self).__name__} first: with {type(self).__name__}(...) as ...")
+        future = self._portal.start_task_soon(call, self._owner)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+class SyncMediaConnector(_OwnLoop[MediaConnector]):
+    """`MediaConnector` without await: ``with SyncMediaConnector(...) as media: ref = media.fetch_image(url, image_io)``.
+
+    Args:
+        connector: The class of connector, for one that was registered.
+        backend: The event loop that runs it.
+        **options: See `MediaConnector`.
+    """
+
+    def __init__(
+        self, *, connector: type[MediaConnector] = MediaConnector, backend: str = "trio", **options: Any
+    ) -> None:
+        super().__init__(partial(_open, connector(**options)), backend)
+
+    def fetch_image(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:
+        """See `MediaConnector.fetch_image`."""
+        return self._run(lambda media: media.fetch_image(url, media_io))
+
+    def fetch_video(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:
+        """See `MediaConnector.fetch_video`."""
+        return self._run(lambda media: media.fetch_video(url, media_io))
+
+    def fetch_audio(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:
+        """See `MediaConnector.fetch_audio`."""
+        return self._run(lambda media: media.fetch_audio(url, media_io))
+
+    def fetch_video_and_audio(
+        self, url: str, video_io: MediaIO[Any], audio_io: MediaIO[Any]
+    ) -> tuple[MediaRef[Any], MediaRef[Any]]:
+        """See `MediaConnector.fetch_video_and_audio`."""
+        return self._run(lambda media: media.fetch_video_and_audio(url, video_io, audio_io))
+
+    def load_from_url(self, url: str, media_io: MediaIO[T], *, fetch_timeout: float | None = None) -> MediaRef[T]:
+        """See `MediaConnector.load_from_url`."""
+        return self._run(lambda media: media.load_from_url(url, media_io, fetch_timeout=fetch_timeout))
+
+
+def _open(connector: MediaConnector) -> AbstractAsyncContextManager[MediaConnector]:
+    return connector
+
+
+class SyncRenderer(_OwnLoop["Renderer"]):
+    """`open_renderer` without await: ``with SyncRenderer(processor) as renderer: result = renderer.render_chat(messages)``.
+
+    Safe to share among threads; their requests run side by side.
+
+    Args:
+        processor: See `open_renderer`.
+        backend: The event loop that runs it.
+        **options: See `open_renderer`.
+    """
+
+    def __init__(self, processor: object, *, backend: str = "trio", **options: Any) -> None:
+        super().__init__(partial(_open_renderer, processor, options), backend)
+
+    def render_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> MultiModalInputs:
+        """See `Renderer.render_chat`."""
+        return self._run(lambda renderer: renderer.render_chat(messages, **options))
+
+    def render(self, prompt: str, mm_data: Mapping[str, object], **options: Any) -> MultiModalInputs:
+        """See `Renderer.render`."""
+        return self._run(lambda renderer: renderer.render(prompt, mm_data, **options))
+
+
+def _open_renderer(processor: object, options: dict[str, Any]) -> AbstractAsyncContextManager[Renderer]:
+    from lazymedia.renderer import open_renderer
+
+    return open_renderer(processor, **options)
+
+
+def fetch_image(url: str, *, media_io: MediaIO[Any] | None = None, backend: str = "trio", **options: Any) -> Any:
+    """Fetch and decode one picture, for scripts and notebooks.
+
+    Args:
+        url: An http, https, data or file URL.
+        media_io: The decoder; `ImageMediaIO` with its defaults where None.
+        backend: The event loop that runs the fetch.
+        **options: See `MediaConnector`, for example ``allowed_local_media_path``.
+
+    Returns:
+        What the decoder gives: by default an upright RGB PIL image.
+
+    Raises:
+        LazyMediaError: It cannot be fetched or decoded.
+    """
+    if media_io is None:
+        from lazymedia.media.image import ImageMediaIO
+
+        media_io = ImageMediaIO(limits=options.get("limits"))
+    with SyncMediaConnector(backend=backend, **options) as media:
+        return media.fetch_image(url, media_io).decode()
+
+
+__all__ = ["SyncMediaConnector", "SyncRenderer", "fetch_image"]

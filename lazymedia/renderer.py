@@ -1,0 +1,235 @@
+"""The face that a server uses: chat messages or a prompt in, `MultiModalInputs` out.
+
+Comes in: a request as its client sent it. Goes out: what a model is fed. Never here: how anything is fetched, decoded or
+processed; this file puts connector, processor and chat template together and owns their lifetimes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, final
+
+from lazymedia.cache import ProcessorCache
+from lazymedia.chat.fetching import fetch_parts
+from lazymedia.chat.messages import MediaPart, parse_chat
+from lazymedia.errors import BadRequestError, UnprocessableMediaError
+from lazymedia.fetch import MediaConnector, get_connector
+from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.models import processing_info
+from lazymedia.pipeline import MultiModalProcessor
+from lazymedia.processing import ProcessingInfo
+
+if TYPE_CHECKING:
+    from lazymedia.identity import Algorithm
+    from lazymedia.processing import MultiModalInputs
+
+
+@final
+class Renderer:
+    """Turns requests into model inputs; from `open_renderer`.
+
+    Attributes:
+        processor: What decodes and processes.
+        connector: What fetches.
+    """
+
+    def __init__(self, processor: MultiModalProcessor, connector: MediaConnector) -> None:
+        self.processor = processor
+        self.connector = connector
+
+    async def render_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        media_io_kwargs: Mapping[str, Mapping[str, object]] | None = None,
+        mm_processor_kwargs: Mapping[str, object] | None = None,
+        skip_mm_cache: bool = False,
+        cache_scope: str | None = None,
+    ) -> MultiModalInputs:
+        """One chat request. Its media are fetched at once; what the cache does not hold is decoded and processed.
+
+        Args:
+            messages: OpenAI chat messages; see `lazymedia.chat.messages` for the content parts.
+            media_io_kwargs: Options of the decoders, by modality.
+            mm_processor_kwargs: Options of the Hugging Face processor, flat or under ``images_kwargs`` and the like.
+            skip_mm_cache: Process every item, and keep nothing.
+            cache_scope: Whose UUIDs the messages hold, such as a tenant's name.
+
+        Raises:
+            BadRequestError: Malformed messages, or a modality that the model does not take. The client's fault.
+            LazyMediaError: The first item in request order that cannot be fetched or decoded, with modality and index.
+        """
+        chat = parse_chat(messages)
+        data, uuids, seconds = await self._fetch(chat.parts, media_io_kwargs)
+        prompt = self.processor.info.apply_chat_template(chat.messages)
+        return await self._apply(
+            prompt, data, seconds, uuids, media_io_kwargs, mm_processor_kwargs, skip_mm_cache, cache_scope
+        )
+
+    async def render(
+        self,
+        prompt: str,
+        mm_data: Mapping[str, object],
+        *,
+        mm_uuids: Mapping[str, Sequence[str | None]] | None = None,
+        media_io_kwargs: Mapping[str, Mapping[str, object]] | None = None,
+        mm_processor_kwargs: Mapping[str, object] | None = None,
+        skip_mm_cache: bool = False,
+        cache_scope: str | None = None,
+    ) -> MultiModalInputs:
+        """One request whose prompt is ready: text with one placeholder for each item.
+
+        Args:
+            prompt: The text.
+            mm_data: Modality to one item or a list: URLs as strings, references, PIL images, arrays, or None for an item
+                that is named by its UUID alone.
+            mm_uuids: For each modality, one UUID or None per item.
+            media_io_kwargs: As for `render_chat`, and so the rest.
+
+        Raises:
+            LazyMediaError: As `render_chat`.
+            TypeError: An item of a type that is not known. The caller's fault.
+        """
+        urls = [
+            MediaPart(modality, url=item if isinstance(item, str) else None, media=item)
+            for modality, items in mm_data.items()
+            for item in (items if isinstance(items, list | tuple) else [items])
+        ]
+        if any(part.url is not None for part in urls):
+            mm_data, _, seconds = await self._fetch(urls, media_io_kwargs)
+        else:
+            seconds = 0.0
+        return await self._apply(
+            prompt, mm_data, seconds, mm_uuids, media_io_kwargs, mm_processor_kwargs, skip_mm_cache, cache_scope
+        )
+
+    async def _fetch(
+        self, parts: Sequence[MediaPart], media_io_kwargs: Mapping[str, Mapping[str, object]] | None
+    ) -> tuple[dict[str, list[object]], dict[str, list[str | None]], float]:
+        """Items and UUIDs by modality, and the seconds that fetching took."""
+        start = time.perf_counter()
+        info, limits = self.processor.info, self.processor.limits
+        if len(parts) > limits.max_items_per_request:
+            raise UnprocessableMediaError(
+                f"{len(parts)} items are more than the {limits.max_items_per_request} that a request may have"
+            )
+        uuids: dict[str, list[str | None]] = {}
+        for part in parts:
+            if part.modality not in info.modalities:
+                raise BadRequestError(f"this model takes no {part.modality}")
+            uuids.setdefault(part.modality, []).append(part.uuid)
+        options = media_io_kwargs or {}
+        media_io = {modality: info.get_media_io(modality, options.get(modality)) for modality in uuids}
+        items = await fetch_parts(
+            self.connector, parts, media_io.__getitem__, max_bytes=limits.max_request_download_bytes
+        )
+        return items, uuids, time.perf_counter() - start
+
+    async def _apply(
+        self,
+        prompt: str,
+        mm_data: Mapping[str, object],
+        fetch_seconds: float,
+        mm_uuids: Mapping[str, Sequence[str | None]] | None,
+        media_io_kwargs: Mapping[str, Mapping[str, object]] | None,
+        mm_processor_kwargs: Mapping[str, object] | None,
+        skip_mm_cache: bool,
+        cache_scope: str | None,
+    ) -> MultiModalInputs:
+        inputs = self.processor.make_inputs(
+            prompt,
+            mm_data,
+            mm_uuids=mm_uuids,
+            media_io_kwargs=media_io_kwargs,
+            mm_processor_kwargs=mm_processor_kwargs,
+            skip_mm_cache=skip_mm_cache,
+            cache_scope=cache_scope,
+        )
+        result = await self.processor.apply(inputs)
+        return replace(result, timings={"fetch": fetch_seconds, **result.timings})
+
+
+@asynccontextmanager
+async def open_renderer(
+    processor: object,
+    *,
+    cache_bytes: int = 4 << 30,
+    connector: MediaConnector | str | None = None,
+    limits: Limits | None = None,
+    warm_up: Literal["background", "await", "off"] = "background",
+    media_io_kwargs: Mapping[str, Mapping[str, object]] | None = None,
+    decode_workers: int | None = None,
+    hash_algorithm: Algorithm = "sha256",
+    allowed_local_media_path: str | PathLike[str] | None = None,
+    allowed_media_domains: Sequence[str] | None = None,
+    allowed_networks: Sequence[str] = (),
+) -> AsyncIterator[Renderer]:
+    """Open a renderer; enter it once per process, in a server's lifespan, and share it among requests.
+
+    Enter and leave it in one task; a web framework's per-request dependency is the wrong place.
+
+    Args:
+        processor: A Hugging Face processor, the path of one that was saved, or a `ProcessingInfo`.
+        cache_bytes: Capacity of the processed-output cache; 0 keeps nothing.
+        connector: What fetches: None for `MediaConnector`, an instance (entered here unless it is already), or the name
+            under which a connector was registered.
+        limits: See `Limits`.
+        warm_up: Process a dummy request in the ``"background"`` before any other, ``"await"`` it here, or not at all.
+        media_io_kwargs: Default options of the decoders, by modality; not for a `ProcessingInfo`, which has its own.
+        decode_workers: Decodes that run at once; by default one for each core.
+        hash_algorithm: What identifies items in the cache.
+        allowed_local_media_path: See `MediaConnector`, as for the two arguments below; not for a connector's instance.
+        allowed_media_domains: Domains that media may come from.
+        allowed_networks: Networks that would otherwise be refused, such as ``"127.0.0.0/8"``.
+
+    Raises:
+        ValueError: Arguments that exclude each other. The caller's fault.
+    """
+    limits = DEFAULT_LIMITS if limits is None else limits
+    info = _info(processor, media_io_kwargs, limits)
+    options = {
+        "allowed_local_media_path": allowed_local_media_path,
+        "allowed_media_domains": allowed_media_domains,
+        "allowed_networks": allowed_networks,
+    }
+    async with AsyncExitStack() as stack:
+        opened = _connector(connector, limits, options)
+        if not opened.entered:
+            await stack.enter_async_context(opened)
+        cache: ProcessorCache[Any] | None = ProcessorCache(cache_bytes) if cache_bytes else None
+        owner = MultiModalProcessor(
+            info,
+            cache=cache,
+            limits=limits,
+            decode_workers=decode_workers,
+            warm_up="background" if warm_up == "background" else "off",
+            hash_algorithm=hash_algorithm,
+        )
+        await stack.enter_async_context(owner)
+        if warm_up == "await":
+            await owner.warm_up()
+        yield Renderer(owner, opened)
+
+
+def _info(processor: object, media_io_kwargs: Mapping[str, Any] | None, limits: Limits) -> ProcessingInfo:
+    if not isinstance(processor, ProcessingInfo):
+        return processing_info(processor, media_io_kwargs=media_io_kwargs, limits=limits)
+    if media_io_kwargs is not None:
+        raise ValueError("a ProcessingInfo has its own media_io_kwargs")
+    return processor
+
+
+def _connector(connector: MediaConnector | str | None, limits: Limits, options: dict[str, Any]) -> MediaConnector:
+    if isinstance(connector, MediaConnector):
+        if any(options.values()):
+            raise ValueError(f"a connector's instance has its own {', '.join(name for name in options if options[name])}")
+        return connector
+    kind = MediaConnector if connector is None else get_connector(connector)
+    return kind(limits=limits, **options)
+
+
+__all__ = ["Renderer", "open_renderer"]
