@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, final
 
 import anyio.lowlevel
 
+from lazymedia.errors import OverloadedError
 from lazymedia.hops import Hop
 from lazymedia.media.ref import MediaRef
 from lazymedia.pipeline.decodes import DecodeJob, raise_first_failure
@@ -50,7 +51,7 @@ class MultiModalApplyState:
         self.timings: dict[str, float] = {}
         self._processor = processor
         self._nursery = nursery
-        self._spoilt = False
+        self._spoilt = self._evicted = False
         self._looked: Looked | None = None
         self._jobs: dict[Place, DecodeJob] = {}
         self._handles: list[TaskHandle[object]] = []
@@ -161,10 +162,12 @@ class MultiModalApplyState:
 
     def evict(self) -> None:
         """End this request from outside: its owner is shutting down."""
-        self._spoilt = True
+        self._evicted = True
         self._nursery.cancel_scope.cancel()
 
     def _refuse_if_spoilt(self) -> None:
+        if self._evicted:
+            raise OverloadedError("the processor is shutting down")
         if self._spoilt:
             raise RuntimeError("this request was given up in the middle of a phase; open another")
 

@@ -66,8 +66,8 @@ class Cancelled:
 
     def cancel(self) -> None:
         if self._native:
-            assert self._task is not None
-            native_cancel(self._task)
+            if self._task is not None:  # it may be cancelled before it exists; then it is not
+                native_cancel(self._task)
         else:
             self._scope.cancel()
 
