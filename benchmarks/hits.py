@@ -1,0 +1,108 @@
+"""What a hit costs: marginal cost of one more, against digesting its payload; and against decoding eagerly.
+
+The first table: payloads in memory become keys, references, items, hashes, look-ups and a merged result, in requests of 16 to
+64 pictures that the cache holds. The slope over the number of pictures is the cost of one more. Beside it stands one bare
+``hashlib.sha256`` of such a payload.
+
+The second: a picture that the cache holds, through a whole request, against decoding it to RGB and hashing its pixels, which is
+what a cache that is keyed by pixels pays before it can look.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from argparse import Namespace
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from benchmarks.timing import medians, micro
+from lazymedia.cache import ProcessorCache
+from lazymedia.cli.show import table
+from lazymedia.media.image import ImageMediaIO
+from lazymedia.models import processing_info
+from lazymedia.pipeline import MultiModalProcessor
+from lazymedia.testing import make_image, make_processor
+
+COUNTS = (16, 32, 48, 64)
+
+
+def payload_of(size: int) -> bytes:
+    """A JPEG of about ``size`` bytes: noise, which hardly compresses."""
+    side = int((size * 0.79) ** 0.5)
+    pixels = np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "JPEG", quality=75, subsampling=0)
+    return out.getvalue()
+
+
+def variants(payload: bytes, count: int) -> list[bytes]:
+    """Payloads that differ in a few bytes behind the picture's end, and hence in identity."""
+    return [payload + number.to_bytes(8) for number in range(count)]
+
+
+async def marginal(arguments: Namespace, megabytes: int) -> tuple[object, ...]:
+    """One row of the first table."""
+    decoder = ImageMediaIO()
+    payloads = variants(payload_of(megabytes << 20), COUNTS[-1])
+    info = processing_info(make_processor("llava"), return_tensors=arguments.tensors)
+    async with MultiModalProcessor(info, cache=ProcessorCache(1 << 30)) as processor:
+
+        async def hits(count: int) -> None:
+            refs = [decoder.load_bytes_ref(payload) for payload in payloads[:count]]
+            result = await processor.apply(processor.make_inputs("<image>" * count, {"image": refs}))
+            assert warm or all(result.cached["image"])
+
+        warm = True
+        await hits(COUNTS[-1])
+        warm = False
+
+        async def digest() -> None:
+            for payload in payloads:
+                hashlib.sha256(payload).digest()
+
+        rows: dict[str, Any] = {str(count): (lambda count=count: hits(count)) for count in COUNTS}
+        seconds = await medians({**rows, "digest": digest}, arguments.rounds)
+    slope = float(np.polyfit(COUNTS, [seconds[str(count)] for count in COUNTS], 1)[0])
+    bare = seconds["digest"] / len(payloads)
+    return (
+        f"{len(payloads[0]) / (1 << 20):.1f} MiB",
+        micro(bare),
+        micro(slope),
+        micro(slope - bare),
+        f"{slope / bare:.2f}",
+    )
+
+
+async def eager(arguments: Namespace) -> list[tuple[object, ...]]:
+    """The second table."""
+    payload = make_image(4000, 3000, format="JPEG", seed=1, quality=90)
+    decoder = ImageMediaIO()
+    info = processing_info(make_processor("llava"), return_tensors=arguments.tensors)
+    async with MultiModalProcessor(info, cache=ProcessorCache(1 << 30)) as processor:
+
+        async def hit() -> None:
+            ref = decoder.load_bytes_ref(payload)
+            await processor.apply(processor.make_inputs("<image>", {"image": [ref]}))
+
+        async def decode_and_hash() -> None:
+            with Image.open(io.BytesIO(payload)) as opened:
+                pixels = np.asarray(opened.convert("RGB"))
+            hashlib.sha256(pixels.data).digest()
+
+        await hit()
+        seconds = await medians({"hit": hit, "eager": decode_and_hash}, arguments.rounds)
+    return [
+        ("12-megapixel JPEG", "time", "against a hit"),
+        (f"hit, whole request, {len(payload) / (1 << 20):.1f} MiB", micro(seconds["hit"]), "1.0"),
+        ("decode and hash pixels", micro(seconds["eager"]), f"{seconds['eager'] / seconds['hit']:.1f}"),
+    ]
+
+
+async def run(arguments: Namespace) -> None:
+    """Both tables."""
+    heading = ("payload", "sha256", "one more hit", "beyond sha256", "ratio")
+    print(table([heading, *[await marginal(arguments, megabytes) for megabytes in (1, 10)]]), end="\n\n")
+    print(table(await eager(arguments)), end="\n\n")
