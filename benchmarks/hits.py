@@ -1,11 +1,11 @@
 """What a hit costs: marginal cost of one more, against digesting its payload; and against decoding eagerly.
 
-The first table: payloads in memory become keys, references, items, hashes, look-ups and a merged result, in requests of 16 to
-64 pictures that the cache holds. The slope over the number of pictures is the cost of one more. Beside it stands one bare
-``hashlib.sha256`` of such a payload.
+The first table: payloads in memory become keys, references, items, hashes, look-ups and a merged result, in requests
+of 16 to 64 pictures that the cache holds. The slope over the number of pictures is the cost of one more. Beside it
+stands one bare ``hashlib.sha256`` of such a payload.
 
-The second: a picture that the cache holds, through a whole request, against decoding it to RGB and hashing its pixels, which is
-what a cache that is keyed by pixels pays before it can look.
+The second: a picture that the cache holds, through a whole request, against decoding it to RGB and hashing its
+pixels, which is what a cache that is keyed by pixels pays before it can look.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Embed in FastAPI: the renderer lives in the lifespan, requests share it, an item's fault is told as 422 with its place.
+"""Embed in FastAPI: the renderer lives in the lifespan, requests share it, an item's fault is told as 422 with its
+place.
 
-The lifespan is entered and left by one task, as a renderer needs. A per-request dependency is not, and must not own one.
+The lifespan is entered and left by one task, as a renderer needs. A per-request dependency is not, and must not own
+one.
 
 Run it: uvicorn examples.fastapi_app:app   (or: hypercorn examples.fastapi_app:app)
 """

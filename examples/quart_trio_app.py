@@ -22,13 +22,13 @@ def make_app(renderer: lazymedia.Renderer) -> QuartTrio:
     """An app whose requests share a renderer that somebody else owns."""
     app = QuartTrio(__name__)
 
-    @app.post("/v1/tokenize")
+    @app.post("/v1/tokenize")  # type: ignore[untyped-decorator]  # quart-trio carries no types
     async def tokenize() -> dict[str, Any]:
         body = await request.get_json()
         result = await renderer.render_chat(body["messages"])
         return {"tokens": len(result.prompt_token_ids), "cached": result.cached}
 
-    @app.errorhandler(lazymedia.LazyMediaError)
+    @app.errorhandler(lazymedia.LazyMediaError)  # type: ignore[untyped-decorator]  # the same
     async def refuse(exc: lazymedia.LazyMediaError) -> tuple[dict[str, Any], int]:
         return {"error": str(exc), "modality": exc.modality, "index": exc.index}, exc.status_hint or 500
 

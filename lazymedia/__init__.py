@@ -13,8 +13,8 @@ The map, from the ground up; an import never points up:
 * `lazymedia.offline`, `lazymedia.cli`: the synchronous faces
 * `lazymedia.testing`: fakes and a loopback server for your own tests
 
-Names are loaded when they are first used, so that importing this package loads no codec, no HTTP client, no torch and no
-transformers.
+Names are loaded when they are first used, so that importing this package loads no codec, no HTTP client, no torch and
+no transformers.
 """
 
 from __future__ import annotations
@@ -93,9 +93,53 @@ _HOMES: Final = {
 }
 _HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [  # noqa: PLE0604  # the names above; a test holds them against the imports that type checkers read
+__all__ = [
+    "BadRequestError",
+    "BadUrlError",
+    "CacheDriftError",
+    "CacheMissError",
+    "CacheStats",
+    "DecodeSpec",
+    "DecoderCrashedError",
+    "FetchTimeoutError",
+    "ImageMediaIO",
+    "ImageProcessorItems",
+    "LazyMediaError",
+    "Limits",
+    "MediaConnector",
+    "MediaIO",
+    "MediaRef",
+    "ModalityDataItems",
+    "MultiModalApplyState",
+    "MultiModalDataItems",
+    "MultiModalDataParser",
+    "MultiModalHasher",
+    "MultiModalInputs",
+    "MultiModalProcessor",
+    "NotAllowedError",
+    "OverlapError",
+    "OverloadedError",
+    "PayloadTooLargeError",
+    "PlaceholderRange",
+    "ProcessingInfo",
+    "ProcessorCache",
+    "ProcessorInputs",
+    "ProcessorStatistics",
+    "RawBytesMediaIO",
+    "ReleasedError",
+    "Renderer",
+    "SyncMediaConnector",
+    "SyncRenderer",
+    "UnprocessableMediaError",
+    "UpstreamError",
     "__version__",
-    *sorted(_HOME),
+    "checkpoint",
+    "derive_media_key",
+    "fetch_image",
+    "get_connector",
+    "open_renderer",
+    "processing_info",
+    "register_connector",
 ]
 
 

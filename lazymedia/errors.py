@@ -7,16 +7,16 @@ The tree (status hint, retryable):
 
 * LazyMediaError
     * BadUrlError (400; ValueError)                 the text of a URL cannot be used
-    * BadRequestError (400; ValueError)             a request that contradicts itself, such as two pictures for one placeholder
+    * BadRequestError (400; ValueError)             a request that contradicts itself
     * NotAllowedError (403; PermissionError)        policy refuses it; one text for every reason
     * PayloadTooLargeError (413; ValueError)        more encoded bytes than a limit allows
-    * UnprocessableMediaError (422; ValueError)     the media itself: undecodable, over a media limit, refused by its server
+    * UnprocessableMediaError (422; ValueError)     the media: undecodable, over a limit, refused by their server
     * DecoderCrashedError (500; RuntimeError)       a decoder failed in a way no payload may cause
     * OverlapError (500; RuntimeError)              two phases ran at once: a bug in lazymedia, made visible
     * ReleasedError (500; RuntimeError)             a reference was used after its payload had been given up
     * UpstreamError (502; ConnectionError; retry)   the other server is broken or cannot be reached
     * OverloadedError (503; RuntimeError; retry)    not now: shutting down or out of capacity
-    * CacheMissError (503; KeyError; retry)         an item was named by its identity alone, and the cache does not hold it
+    * CacheMissError (503; KeyError; retry)         an item named without media is not in the cache
     * CacheDriftError (503; RuntimeError; retry)    two caches that mirror each other no longer agree
     * FetchTimeoutError (504; TimeoutError; retry)  the total deadline of a fetch has passed
 
@@ -85,7 +85,7 @@ class LazyMediaError(Exception):
 
 
 class BadUrlError(LazyMediaError, ValueError):
-    """The text of a URL cannot be used: unparsable, ambiguous, or of a scheme that is not served. The client's fault."""
+    """The text of a URL cannot be used: unparsable, ambiguous, or of an unknown scheme. The client's fault."""
 
     status_hint = 400
 
@@ -179,9 +179,7 @@ class CacheMissError(LazyMediaError, KeyError):
     status_hint = 503
     retryable = True
 
-    def __init__(
-        self, hashes: Iterable[str] = (), *, modality: str | None = None, index: int | None = None
-    ) -> None:
+    def __init__(self, hashes: Iterable[str] = (), *, modality: str | None = None, index: int | None = None) -> None:
         self.hashes = tuple(hashes)
         super().__init__(f"the cache does not hold {len(self.hashes)} item(s)", modality=modality, index=index)
         self.args = (self.hashes,)  # so that the error pickles

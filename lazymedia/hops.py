@@ -3,13 +3,13 @@
 Comes in: a synchronous function. Goes out: its `Outcome`, a value that is passed on without being raised. Never here:
 what the function does, or how many may run at once (the caller's limiter says).
 
-Why a bare ``await to_thread.run_sync(...)`` is not enough: on asyncio, `Task.cancel` reaches through anyio's shield, frees
-the limiter's token and leaves the thread running, so that a second phase starts beside the first. A nursery's child sees
-such a cancellation only as that of its scope, which a thread hop waits out. So a child does the hop, and the task that an
-outsider can cancel waits for the child.
+Why a bare ``await to_thread.run_sync(...)`` is not enough: on asyncio, `Task.cancel` reaches through anyio's shield,
+frees the limiter's token and leaves the thread running, so that a second phase starts beside the first. A nursery's
+child sees such a cancellation only as that of its scope, which a thread hop waits out. So a child does the hop, and
+the task that an outsider can cancel waits for the child.
 
-Why outcomes are settled in the thread: a decoder may raise anything, also a cancellation class of its own loop or a native
-panic, and a nursery's child that raises turns the caller's failure into an exception group.
+Why outcomes are settled in the thread: a decoder may raise anything, also a cancellation class of its own loop or a
+native panic, and a nursery's child that raises turns the caller's failure into an exception group.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ def _settle(fn: Callable[[], T], cancelled: type[BaseException]) -> Outcome[T]:
             return Value(fn())
     except DecodeStopped:
         return STOPPED
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # any failure is an outcome here
         return Failed(error)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  # so is what is no failure anywhere else
         # A decoder that asked anyio itself whether it is cancelled, and was told yes, has stopped; others have crashed.
         try:
             stop()

@@ -1,11 +1,12 @@
 """The cache identity of an item together with everything that changes what a processor makes of it.
 
-Comes in: keyword arguments of any depth. Goes out: a hexadecimal digest. Never here: decoding (a reference is identified by
-its key), or an import of Pillow or torch (their objects are recognised where they have been imported already).
+Comes in: keyword arguments of any depth. Goes out: a hexadecimal digest. Never here: decoding (a reference is
+identified by its key), or an import of Pillow or torch (their objects are recognised where they have been imported
+already).
 
-Every leaf is written as a tag for its type, the length of its bytes, and its bytes; every container as a tag, the number of
-its members, and its members. So ``1``, ``1.0``, ``True`` and ``"1"`` differ, nothing can be shifted into a neighbour, and
-the order in which a mapping was filled does not matter.
+Every leaf is written as a tag for its type, the length of its bytes, and its bytes; every container as a tag, the
+number of its members, and its members. So ``1``, ``1.0``, ``True`` and ``"1"`` differ, nothing can be shifted into a
+neighbour, and the order in which a mapping was filled does not matter.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class MultiModalHasher:
         string keys. A PIL image is identified by its pixels, mode, palette, transparency and EXIF orientation.
 
         Args:
+            **kwargs: What is hashed.
             algorithm: ``"sha256"``, ``"sha512"``, or ``"blake3"``, which needs the package of that name.
 
         Raises:
@@ -95,7 +97,7 @@ def _sequence(value: Sequence[object], where: str) -> Iterator[Chunk]:
         yield from _chunks(element, f"{where}[{position}]")
 
 
-def _chunks(value: object, where: str) -> Iterator[Chunk]:
+def _chunks(value: object, where: str) -> Iterator[Chunk]:  # noqa: C901  # a flat table of types
     match value:
         case None:
             yield from _leaf(b"0", b"")

@@ -26,7 +26,9 @@ class Limits:
     max_image_side: int = 16_384
     """Pixels along the longer side; a picture of 1 x 2^31 has few pixels and still breaks resizers."""
     max_image_scans: int = 64
-    """Scans of a progressive JPEG. Each costs a pass over all pixels; libjpeg-turbo's author names counting as the cure."""
+    """Scans of a progressive JPEG. Each costs a pass over all pixels; libjpeg-turbo's author names counting as the
+    cure.
+    """
     max_image_chunks: int = 4_096
     """Chunks of a PNG; a million empty ones cost seconds before the first pixel."""
     image_formats: tuple[str, ...] = ("JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP")

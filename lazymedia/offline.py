@@ -70,7 +70,8 @@ class _OwnLoop(Generic[O]):
 
 
 class SyncMediaConnector(_OwnLoop[MediaConnector]):
-    """`MediaConnector` without await: ``with SyncMediaConnector(...) as media: ref = media.fetch_image(url, image_io)``.
+    """`MediaConnector` without await: ``with SyncMediaConnector(...) as media: ref = media.fetch_image(url,
+    image_io)``.
 
     Args:
         connector: The class of connector, for one that was registered.
@@ -111,7 +112,8 @@ def _open(connector: MediaConnector) -> AbstractAsyncContextManager[MediaConnect
 
 
 class SyncRenderer(_OwnLoop["Renderer"]):
-    """`open_renderer` without await: ``with SyncRenderer(processor) as renderer: result = renderer.render_chat(messages)``.
+    """`open_renderer` without await: ``with SyncRenderer(processor) as renderer: result =
+    renderer.render_chat(messages)``.
 
     Safe to share among threads; their requests run side by side.
 

@@ -1,7 +1,7 @@
 """The face that a server uses: chat messages or a prompt in, `MultiModalInputs` out.
 
-Comes in: a request as its client sent it. Goes out: what a model is fed. Never here: how anything is fetched, decoded or
-processed; this file puts connector, processor and chat template together and owns their lifetimes.
+Comes in: a request as its client sent it. Goes out: what a model is fed. Never here: how anything is fetched, decoded
+or processed; this file puts connector, processor and chat template together and owns their lifetimes.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ class Renderer:
             mm_data: Modality to one item or a list: URLs as strings, references, PIL images, arrays, or None for an item
                 that is named by its UUID alone.
             mm_uuids: For each modality, one UUID or None per item.
-            media_io_kwargs: As for `render_chat`, and so the rest.
+            media_io_kwargs: As for `render_chat`.
+            mm_processor_kwargs: As for `render_chat`.
+            skip_mm_cache: As for `render_chat`.
+            cache_scope: As for `render_chat`.
 
         Raises:
             LazyMediaError: As `render_chat`.
@@ -198,7 +201,7 @@ async def open_renderer(
     }
     async with AsyncExitStack() as stack:
         opened = _connector(connector, limits, options)
-        if not opened.entered:
+        if not opened.is_open:
             await stack.enter_async_context(opened)
         cache: ProcessorCache[Any] | None = ProcessorCache(cache_bytes) if cache_bytes else None
         owner = MultiModalProcessor(
@@ -226,7 +229,9 @@ def _info(processor: object, media_io_kwargs: Mapping[str, Any] | None, limits: 
 def _connector(connector: MediaConnector | str | None, limits: Limits, options: dict[str, Any]) -> MediaConnector:
     if isinstance(connector, MediaConnector):
         if any(options.values()):
-            raise ValueError(f"a connector's instance has its own {', '.join(name for name in options if options[name])}")
+            raise ValueError(
+                f"a connector's instance has its own {', '.join(name for name in options if options[name])}"
+            )
         return connector
     kind = MediaConnector if connector is None else get_connector(connector)
     return kind(limits=limits, **options)

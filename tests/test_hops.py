@@ -58,7 +58,14 @@ async def test_stop_iteration_is_an_ordinary_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, lambda: type("Panic", (BaseException,), {})()]
+    "make",
+    [
+        SystemExit,
+        KeyboardInterrupt,
+        GeneratorExit,
+        asyncio.CancelledError,
+        type("Panic", (BaseException,), {}),
+    ],
 )
 async def test_what_is_no_exception_is_a_crash_of_the_decoder(make: Callable[[], BaseException]) -> None:
     """Not a cancellation that nobody asked for, not the end of the process, and never a group."""
@@ -161,10 +168,14 @@ async def test_a_function_that_asks_anyio_itself_is_stopped_too() -> None:
 
 async def test_a_checkpoint_does_nothing_elsewhere() -> None:
     checkpoint()
-    seen: list[object] = []
+    seen: list[str] = []
+
+    def in_a_thread_of_its_own() -> None:
+        checkpoint()
+        seen.append("passed")
 
     def work() -> None:
-        thread = threading.Thread(target=lambda: seen.append(checkpoint()))
+        thread = threading.Thread(target=in_a_thread_of_its_own)
         thread.start()
         thread.join()
 
@@ -173,7 +184,7 @@ async def test_a_checkpoint_does_nothing_elsewhere() -> None:
         with anyio.CancelScope(shield=True):
             await run_in_thread(work, CapacityLimiter(1))
 
-    assert seen == [None]
+    assert seen == ["passed"]
 
 
 async def test_a_function_knows_that_it_runs_in_a_hop() -> None:

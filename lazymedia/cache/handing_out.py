@@ -1,7 +1,7 @@
 """How arrays and tensors leave a cache so that nothing done to them reaches what is held.
 
-Comes in: named arrays. Goes out: NumPy arrays as read-only views, torch tensors as clones (torch has no read-only tensor).
-Never here: an import of torch; tensors are recognised once somebody else has imported it.
+Comes in: named arrays. Goes out: NumPy arrays as read-only views, torch tensors as clones (torch has no read-only
+tensor). Never here: an import of torch; tensors are recognised once somebody else has imported it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Any
 
 
 def handed_out(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays in a form through which a caller cannot change them. What is neither array nor tensor passes as it is."""
+    """The arrays in a form through which a caller cannot change them. What is neither array nor tensor passes as it
+    is.
+    """
     torch = sys.modules.get("torch")
     return {name: _safe(array, torch) for name, array in arrays.items()}
 

@@ -3,8 +3,8 @@
 Comes in: finished outputs with their size. Goes out: the same outputs in a form that cannot change what is held. Never
 here: anything unfinished or failed, or a decision about what to process.
 
-Every call is safe from any thread. The order of calls is the caller's business: processing makes them one at a time, and
-looks first and changes last.
+Every call is safe from any thread. The order of calls is the caller's business: processing makes them one at a time,
+and looks first and changes last.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class CacheStats:
 class Pin(Generic[E]):
     """A hit that a request counts on: its entry stays readable here when the cache evicts it.
 
-    Eviction only makes room, so an evicted entry is as good as before. Invalidation and clearing say that an entry must not
-    be used any more, and void its pin.
+    Eviction only makes room, so an evicted entry is as good as before. Invalidation and clearing say that an entry
+    must not be used any more, and void its pin.
     """
 
     __slots__ = ("__weakref__", "entry")
@@ -68,7 +68,8 @@ class ProcessorCache(Generic[E]):
     """Processed outputs, the least recently used leaving first.
 
     Args:
-        capacity_bytes: Bytes that all entries together may keep alive. An entry larger than this is served and not kept.
+        capacity_bytes: Bytes that all entries together may keep alive. An entry larger than this is served and not
+            kept.
 
     Raises:
         ValueError: A capacity that is negative.
@@ -95,7 +96,9 @@ class ProcessorCache(Generic[E]):
             return mm_hash in self._entries
 
     def pin(self, mm_hash: str) -> Pin[E] | None:
-        """The entry, kept readable for as long as the pin lives; None where there is none. Changes no order and no count."""
+        """The entry, kept readable for as long as the pin lives; None where there is none. Changes no order and no
+        count.
+        """
         with self._lock:
             pin = self._pins.get(mm_hash)
             if pin is None and mm_hash in self._entries:

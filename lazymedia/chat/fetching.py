@@ -45,12 +45,11 @@ async def fetch_parts(
     total = _Total(max_bytes)
     for part in parts:
         index = indices[part.modality] = indices.get(part.modality, -1) + 1
-        fetch = None
+        call = None
         if part.url is not None:
-            method = getattr(connector, _FETCHES[part.modality])
-            fetch = _bound(method, part.url, media_io(part.modality))
-        fetches.append(_Fetch(part, index, fetch, total))
-    if any(fetch.fetch for fetch in fetches):
+            call = _bound(getattr(connector, _FETCHES[part.modality]), part.url, media_io(part.modality))
+        fetches.append(_Fetch(part, index, call, total))
+    if any(part.url is not None for part in parts):
         async with anyio.create_task_group() as nursery:
             scopes = [anyio.CancelScope() for _ in fetches]
             for position, fetch in enumerate(fetches):
@@ -90,21 +89,21 @@ class _Fetch:
     """One item on its way. Records what becomes of it and raises nothing but a cancellation."""
 
     def __init__(
-        self, part: MediaPart, index: int, fetch: Callable[[], Awaitable[MediaRef[Any]]] | None, total: _Total
+        self, part: MediaPart, index: int, call: Callable[[], Awaitable[MediaRef[Any]]] | None, total: _Total
     ) -> None:
         self.part = part
-        self.fetch = fetch
         self.item: object = part.media
         self.failure: Exception | None = None
         self._index = index
+        self._call = call
         self._total = total
 
     async def run(self, scope: anyio.CancelScope, later: Sequence[anyio.CancelScope]) -> None:
-        if self.fetch is None:
+        if self._call is None:
             return
         with scope:
             try:
-                ref = await self.fetch()
+                ref = await self._call()
                 self._total.add(len(ref.data))
                 self.item = ref
             except LazyMediaError as exc:

@@ -49,7 +49,7 @@ class ParsedChat:
     parts: list[MediaPart]
 
 
-def parse_chat(messages: Sequence[Mapping[str, Any]]) -> ParsedChat:
+def parse_chat(messages: object) -> ParsedChat:
     """Split messages into what a chat template takes and what must be fetched.
 
     Raises:

@@ -1,7 +1,7 @@
 """``lazymedia fetch``: encoded media into a folder, named by what they contain.
 
-Comes in: URLs and files. Goes out: a file for each, and a row that says where it lies. Never here: a decode; a file's name
-is made of its digest, never of anything that a URL says.
+Comes in: URLs and files. Goes out: a file for each, and a row that says where it lies. Never here: a decode; a file's
+name is made of its digest, never of anything that a URL says.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the commands take, and how sources named on a command line become URLs.
 
-Comes in: arguments as strings. Goes out: a namespace with the command's function. Never here: the commands themselves; they
-load when they run, so that ``--help`` is quick.
+Comes in: arguments as strings. Goes out: a namespace with the command's function. Never here: the commands
+themselves; they load when they run, so that ``--help`` is quick.
 """
 
 from __future__ import annotations
@@ -23,15 +23,22 @@ class UsageError(Exception):
 def parse(argv: Sequence[str]) -> Namespace:
     """Arguments of one command. Exits with status 2 when they make no sense, as argparse does."""
     parser = ArgumentParser(
-        prog="lazymedia", description="Media for multimodal models: fetched safely, decoded only when no cache holds the result."
+        prog="lazymedia",
+        description="Media for multimodal models: fetched safely, decoded only when no cache holds the result.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     shared = _shared()
 
     render = commands.add_parser("render", parents=[shared], help="turn a chat request into a model's inputs")
-    render.add_argument("request", metavar="REQUEST.json", help='an OpenAI chat body with "messages"; - reads standard input')
-    render.add_argument("--processor", metavar="PATH", help="a saved Hugging Face processor; a built-in LLaVA's otherwise")
-    render.add_argument("--repeat", type=_positive, default=1, metavar="N", help="render N times, to see the cache at work")
+    render.add_argument(
+        "request", metavar="REQUEST.json", help='an OpenAI chat body with "messages"; - reads standard input'
+    )
+    render.add_argument(
+        "--processor", metavar="PATH", help="a saved Hugging Face processor; a built-in LLaVA's otherwise"
+    )
+    render.add_argument(
+        "--repeat", type=_positive, default=1, metavar="N", help="render N times, to see the cache at work"
+    )
     render.add_argument("--out", metavar="FILE", help="write the tensors of the last render as safetensors")
     render.set_defaults(run=_command("render"))
 

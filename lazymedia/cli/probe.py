@@ -46,9 +46,7 @@ async def _probe(arguments: Namespace, urls: list[str], root: str | None) -> lis
                 header = asdict(probe(ref.data))
             except UnprocessableMediaError:
                 header = None
-            found.append(
-                {"bytes": len(ref.data), "key": ref.key.hex(), "spec": ref.spec.settings, "header": header}
-            )
+            found.append({"bytes": len(ref.data), "key": ref.key.hex(), "spec": ref.spec.settings, "header": header})
     return found
 
 

@@ -30,7 +30,9 @@ def run(arguments: Namespace) -> None:
 async def _render(arguments: Namespace, body: dict[str, Any]) -> None:
     from lazymedia.renderer import open_renderer
 
-    async with open_renderer(processor(arguments.processor), warm_up="await", **connector_options(arguments)) as renderer:
+    async with open_renderer(
+        processor(arguments.processor), warm_up="await", **connector_options(arguments)
+    ) as renderer:
         for _ in range(arguments.repeat):
             start = time.perf_counter()
             result = await renderer.render_chat(

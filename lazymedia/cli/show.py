@@ -60,7 +60,9 @@ def shapes(arrays: Any) -> str:
 
 def stages(result: MultiModalInputs) -> str:
     """Seconds by stage, the ones that took no time left out."""
-    return "  ".join(f"{stage} {milliseconds(seconds)}" for stage, seconds in result.timings.items() if seconds > 0.00005)
+    return "  ".join(
+        f"{stage} {milliseconds(seconds)}" for stage, seconds in result.timings.items() if seconds > 0.00005
+    )
 
 
 __all__ = ["item_rows", "milliseconds", "shapes", "size", "stages", "table"]

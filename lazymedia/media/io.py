@@ -26,12 +26,13 @@ T = TypeVar("T")
 class MediaIO(ABC, Generic[T]):
     """A decoder with its configuration. Subclass it to teach lazymedia another kind of media.
 
-    `load_bytes` decodes. It raises `UnprocessableMediaError` for whatever is the payload's fault, with the library's own
-    exception as ``__cause__``, and lets ImportError and MemoryError pass. It runs in a worker thread, may run for several
-    payloads at once, must not wait for an event loop, and calls `lazymedia.media.checkpoint` where it takes long.
+    `load_bytes` decodes. It raises `UnprocessableMediaError` for whatever is the payload's fault, with the library's
+    own exception as ``__cause__``, and lets ImportError and MemoryError pass. It runs in a worker thread, may run for
+    several payloads at once, must not wait for an event loop, and calls `lazymedia.media.checkpoint` where it takes
+    long.
 
-    `get_decode_spec` names every setting that changes what `load_bytes` returns. A choice that depends on the bytes, such
-    as a backend picked by format, is resolved in `load_bytes_ref` and written into that reference's spec.
+    `get_decode_spec` names every setting that changes what `load_bytes` returns. A choice that depends on the bytes,
+    such as a backend picked by format, is resolved in `load_bytes_ref` and written into that reference's spec.
     """
 
     modality: ClassVar[str] = ""
@@ -55,7 +56,7 @@ class MediaIO(ABC, Generic[T]):
         self._check_size(len(data))
         return MediaRef(partial(self.load_bytes, data), data, self.get_decode_spec())
 
-    def load_base64_ref(self, media_type: str, text: str) -> MediaRef[T]:
+    def load_base64_ref(self, media_type: str, text: str) -> MediaRef[T]:  # noqa: ARG002  # for overriding decoders
         """A reference to what base64 ``text`` decodes to. The size is judged before anything is decoded.
 
         Args:
@@ -74,7 +75,8 @@ class MediaIO(ABC, Generic[T]):
         return self.load_bytes_ref(data)
 
     def load_file_ref(self, path: Path) -> MediaRef[T]:
-        """A reference to what a file decodes to. The file is read whole, once; the reference does not need it afterwards.
+        """A reference to what a file decodes to. The file is read whole, once; the reference does not need it
+        afterwards.
 
         No policy applies here: a path from outside goes through a `MediaConnector`.
 
@@ -114,7 +116,8 @@ class MediaIO(ABC, Generic[T]):
         cap = self.get_max_bytes()
         if cap is not None and size > cap:
             raise PayloadTooLargeError(
-                f"{size} bytes of {self.modality or 'media'} are more than the {cap} allowed", modality=self.modality or None
+                f"{size} bytes of {self.modality or 'media'} are more than the {cap} allowed",
+                modality=self.modality or None,
             )
 
 

@@ -15,7 +15,8 @@ _CAPS: Final = {"image": "max_image_bytes", "video": "max_video_bytes", "audio":
 
 
 class RawBytesMediaIO(MediaIO[bytes]):
-    """Media is the payload itself; the spec declares ``{"<modality>_decode": "raw_bytes"}``, so no other decoder's key equals.
+    """Media is the payload itself; the spec declares ``{"<modality>_decode": "raw_bytes"}``, so no other decoder's
+    key equals.
 
     The media keeps the payload alive after the reference is released.
 

@@ -8,12 +8,12 @@ Two objects make a reference:
 * a *cell* holds the decode operation: the decoder, the lock under which it runs, and the media once it has run. A cell
   is shared by a reference and all its forks, so that they decode once between them; the media lives as long as any of
   them does.
-* a *handle*, which is what users call a `MediaRef`: the payload's bytes, key and spec, and a count of the decodes that
-  were entered through this very handle. Releasing a handle waits for those and for no others; a stranger's decode of the
-  same cell never holds it up.
+* a *handle*, which is what users call a `MediaRef`: the payload's bytes, key and spec, and a count of the decodes
+  that were entered through this very handle. Releasing a handle waits for those and for no others; a stranger's
+  decode of the same cell never holds it up.
 
-Lock order is child before parent: a mapped reference runs its parent's decode under its own cell's lock. Nothing that is
-called under a cell's lock may wait for an event loop.
+Lock order is child before parent: a mapped reference runs its parent's decode under its own cell's lock. Nothing that
+is called under a cell's lock may wait for an event loop.
 """
 
 from __future__ import annotations
@@ -187,9 +187,9 @@ class MediaRef(Generic[T]):
     def map(self, transform: Callable[[T], U], **settings: object) -> MediaRef[U]:
         """A reference to ``transform(media)``, which shares this one's payload and decodes it when asked.
 
-        With settings, the spec is extended and the key derived anew, from this key and the extended spec, without reading
-        the payload. A transform that changes its input must name itself and every parameter that matters in settings;
-        without settings, spec and key stay the same.
+        With settings, the spec is extended and the key derived anew, from this key and the extended spec, without
+        reading the payload. A transform that changes its input must name itself and every parameter that matters in
+        settings; without settings, spec and key stay the same.
 
         Releasing this reference leaves the mapped one usable, and the other way round.
 
@@ -263,8 +263,8 @@ def _transformed(transform: Callable[[T], U], parent: MediaRef[T]) -> U:
 
 def _restore(media: T, key: bytes, spec: DecodeSpec) -> MediaRef[T]:
     ref = cast("MediaRef[T]", MediaRef.__new__(MediaRef))
-    ref._set(None, b"", spec, key)
-    ref._decoded = _Decoded(media)
+    ref._set(None, b"", spec, key)  # noqa: SLF001  # this module's own class
+    ref._decoded = _Decoded(media)  # noqa: SLF001
     return ref
 
 

@@ -1,7 +1,7 @@
 """What identifies a payload together with its decode settings.
 
-Comes in: settings, and encoded bytes. Goes out: canonical bytes of the settings, and a 32-byte key. Never here: a codec;
-deriving a key reads bytes and decodes nothing.
+Comes in: settings, and encoded bytes. Goes out: canonical bytes of the settings, and a 32-byte key. Never here: a
+codec; deriving a key reads bytes and decodes nothing.
 
 The key is ``sha256(len(payload) || payload || len(spec) || spec)``, lengths as 8 bytes little-endian, so that no chunk
 can be shifted into its neighbour. The spec is JSON with sorted keys and no spaces.
@@ -31,10 +31,12 @@ class DecodeSpec:
     do not.
 
     Args:
-        settings: Strings to None, booleans, finite numbers, strings, and lists, tuples and string-keyed mappings of those.
+        settings: Strings to None, booleans, finite numbers, strings, and lists, tuples and string-keyed mappings of
+            those.
 
     Raises:
-        TypeError: A value of another type, or a key that is not a string (as JSON, ``{1: x}`` would equal ``{"1": x}``).
+        TypeError: A value of another type, or a key that is not a string (as JSON, ``{1: x}`` would equal ``{"1":
+            x}``).
         ValueError: NaN, an infinity, or nesting deeper than 32.
     """
 
@@ -77,7 +79,8 @@ class DecodeSpec:
 
 
 def derive_media_key(data: bytes, spec: DecodeSpec) -> bytes:
-    """The identity of a payload under a spec: 32 bytes, linear in the payload (about 0.6 ms per MB with SHA extensions).
+    """The identity of a payload under a spec: 32 bytes, linear in the payload (about 0.6 ms per MB with SHA
+    extensions).
 
     Inside `shared_payload_digest` the payload is read once for any number of specs.
     """
@@ -128,7 +131,9 @@ def _plain(value: object, where: str, depth: int) -> object:
         case list() | tuple():
             return [_plain(element, f"{where}[{position}]", depth + 1) for position, element in enumerate(value)]
         case Mapping():
-            return {_name(key, where): _plain(element, f"{where}[{key!r}]", depth + 1) for key, element in value.items()}
+            return {
+                _name(key, where): _plain(element, f"{where}[{key!r}]", depth + 1) for key, element in value.items()
+            }
         case _:
             raise TypeError(f"{where}: {type(value).__name__} has no canonical form")
 

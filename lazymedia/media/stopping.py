@@ -41,7 +41,9 @@ def checkpoint() -> None:
 
 @contextmanager
 def stopping_when(check: Callable[[], None]) -> Iterator[None]:
-    """Let `checkpoint` call ``check`` inside the block, in this thread only. ``check`` raises `DecodeStopped` to stop."""
+    """Let `checkpoint` call ``check`` inside the block, in this thread only. ``check`` raises `DecodeStopped` to
+    stop.
+    """
     token = _stop.set((threading.get_ident(), check))
     try:
         yield

@@ -1,7 +1,8 @@
 """Picture items: references to encoded pictures, and pictures that somebody has already decoded.
 
-Comes in: one picture or several, as references, PIL images, arrays or tensors. Goes out: `ImageProcessorItems`. Never here:
-a decode of encoded bytes; a picture that came decoded is turned upright and into the asked mode when it is looked at.
+Comes in: one picture or several, as references, PIL images, arrays or tensors. Goes out: `ImageProcessorItems`. Never
+here: a decode of encoded bytes; a picture that came decoded is turned upright and into the asked mode when it is
+looked at.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def _sequence(value: object) -> Sequence[object]:
     if is_array(value) and len(value.shape) == 4:  # type: ignore[attr-defined]  # arrays and tensors have one
         return list(value)  # type: ignore[call-overload,no-any-return]
     raise TypeError(
-        f"image data is {type(value).__name__}; expected a MediaRef, a PIL image, an array, a tensor, or a list of those"
+        f"image data is {type(value).__name__}; expected a MediaRef, a PIL image, an array, a tensor, or a list of them"
     )
 
 

@@ -1,9 +1,10 @@
 """The items of one modality in one request, as stored and as decoded.
 
-Comes in: items that a parser has judged. Goes out: two views of each, and selections that keep what was parsed. Never here:
-validation or normalisation (a parser does both once), or a decode that nobody asked for.
+Comes in: items that a parser has judged. Goes out: two views of each, and selections that keep what was parsed. Never
+here: validation or normalisation (a parser does both once), or a decode that nobody asked for.
 
-* ``get_raw(i)`` is the item as stored: for fetched media the `MediaRef`. Hashing, look-up, selection and release read here.
+* ``get_raw(i)`` is the item as stored: for fetched media the `MediaRef`. Hashing, look-up, selection and release read
+  here.
 * ``get(i)`` is the item as a processor wants it; for a reference, its decoded media.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from lazymedia.media.ref import MediaRef
 
@@ -42,8 +43,8 @@ class ModalityDataItems(Generic[V]):
     def get(self, index: int) -> V:
         """The item as a processor wants it. Decodes a reference that is not decoded yet."""
         raw = self._data[index]
-        view: V = raw.decode() if isinstance(raw, MediaRef) else raw
-        return view
+        view: Any = raw.decode() if isinstance(raw, MediaRef) else raw
+        return cast("V", view)
 
     def get_raw(self, index: int) -> object:
         """The item as stored. Never decodes."""
@@ -66,7 +67,7 @@ class ModalityDataItems(Generic[V]):
         return {}
 
     def select(self, indices: Sequence[int]) -> Self:
-        """The items at ``indices``, as they were parsed: same class, same references, same settings, nothing decoded."""
+        """The items at ``indices``, as they were parsed: same class, references and settings, nothing decoded."""
         chosen = copy.copy(self)
         chosen._data = tuple(self._data[index] for index in indices)
         chosen._original = tuple(self._original[index] for index in indices)

@@ -1,35 +1,41 @@
 """From a request's media, however it was handed in, to items by modality.
 
-Comes in: a mapping of modality to one item or several. Goes out: `MultiModalDataItems`. Never here: fetching or decoding;
-what a reference needs beyond its decoder is mapped onto it and happens with its decode.
+Comes in: a mapping of modality to one item or several. Goes out: `MultiModalDataItems`. Never here: fetching or
+decoding; what a reference needs beyond its decoder is mapped onto it and happens with its decode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, runtime_checkable
 
 from lazymedia.errors import BadRequestError
 from lazymedia.parse.image import parse_image_data
 from lazymedia.parse.items import ModalityDataItems, MultiModalDataItems
 
-if TYPE_CHECKING:
-    from lazymedia.media.image import ImageMediaIO
+
+@runtime_checkable
+class ConvertsImages(Protocol):
+    """A decoder of pictures, as `ImageMediaIO` is."""
+
+    def convert(self, image: Any, /) -> Any:
+        """What the decoder makes of a picture that is already open."""
+        ...
 
 
 class MultiModalDataParser:
     """Parses media once; later stages select among what was parsed.
 
     Args:
-        image_io: The decoder whose rules make a PIL image that came decoded equal to one decoded from bytes. None leaves
-            such images as they are.
+        image_io: The decoder whose rules make a PIL image that came decoded equal to one decoded from bytes. None
+            leaves such images as they are, and so does a decoder that has no such rules.
     """
 
-    def __init__(self, *, image_io: ImageMediaIO | None = None) -> None:
+    def __init__(self, *, image_io: object | None = None) -> None:
         self._image_io = image_io
 
     def _parsers(self) -> dict[str, Callable[[Any], ModalityDataItems[Any] | None]]:
-        convert = None if self._image_io is None else self._image_io.convert
+        convert = self._image_io.convert if isinstance(self._image_io, ConvertsImages) else None
         return {"image": lambda data: parse_image_data(data, convert)}
 
     def parse_mm_data(self, mm_data: Mapping[str, object]) -> MultiModalDataItems:

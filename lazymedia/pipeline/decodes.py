@@ -1,7 +1,8 @@
 """Decode jobs: one decode each, owned by a request's nursery, its outcome recorded and never raised.
 
-Comes in: references to decode, each with its place in the request. Goes out: ended jobs, and the first failure in request
-order. Never here: the nursery's lifetime (the state has it), or the meaning of a failure for a client beyond its class.
+Comes in: references to decode, each with its place in the request. Goes out: ended jobs, and the first failure in
+request order. Never here: the nursery's lifetime (the state has it), or the meaning of a failure for a client beyond
+its class.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _SERVER_FAULTS: Final = (ImportError, MemoryError, ReleasedError, DecoderCrashed
 class Turns:
     """At most one job per decode operation is under way; the others of that operation wait without a decode slot.
 
-    Otherwise four requests for one reference would hold four slots, three of them waiting for the first, and a thumbnail
-    behind them would wait for a video.
+    Otherwise four requests for one reference would hold four slots, three of them waiting for the first, and a
+    thumbnail behind them would wait for a video.
     """
 
     def __init__(self) -> None:

@@ -3,9 +3,9 @@
 Comes in: what a model's processor can do, and requests. Goes out: finished requests. Never here: what a phase does, or
 how one request's nursery is used.
 
-A processor is an ``async with`` block. Entering makes its limiters and, for a warm-up in the background, takes the serial
-limiter's token in the same breath, so that no request can come first. Leaving refuses new requests, ends those that are
-open and waits for them, then for the warm-up.
+A processor is an ``async with`` block. Entering makes its limiters and, for a warm-up in the background, takes the
+serial limiter's token in the same breath, so that no request can come first. Leaving refuses new requests, ends those
+that are open and waits for them, then for the warm-up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from lazymedia.cache import CacheStats, ProcessorCache
 from lazymedia.errors import LazyMediaError, OverlapError, OverloadedError, UnprocessableMediaError
-from lazymedia.hops import Hop, in_hop
+from lazymedia.hops import Hop, in_hop, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.ref import MediaRef
 from lazymedia.pipeline.decodes import Turns
@@ -83,8 +83,8 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         warm_up: ``"background"`` processes a dummy request first, before any request can; ``"off"`` leaves that to
             `warm_up`.
         hash_algorithm: What identifies items in the cache; see `MultiModalHasher`.
-        on_commit: Called with each finished request in the order in which the cache changed, in the worker thread of the
-            phase that finished it, also when that request has been cancelled. Must neither block nor wait for a loop.
+        on_commit: Called with each finished request in the order in which the cache changed, in the worker thread of
+            the phase that finished it, also when that request was cancelled. Must neither block nor wait for a loop.
     """
 
     def __init__(
@@ -105,7 +105,6 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self.limits = DEFAULT_LIMITS if limits is None else limits
         self.hash_algorithm: Algorithm = hash_algorithm
         self.on_commit = on_commit
-        self.model_id = info.fingerprint
         self._decode_workers = decode_workers or _usable_cores()
         self._warm_up_on_entering = warm_up == "background"
         self._warm_up_state = "none"
@@ -126,7 +125,8 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self._quiet = anyio.Event()
         self._token: EventLoopToken = current_token()
         self._loop_thread = threading.get_ident()
-        self._cancelled_class = anyio.get_cancelled_exc_class()
+        # Reads the tokenizer's whole vocabulary the first time.
+        self.model_id = await run_in_thread(lambda: self.info.fingerprint, self._warm_up_threads)
         async with anyio.create_task_group() as nursery:
             self._nursery: TaskGroup = nursery
             self._entered = True
@@ -323,7 +323,8 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
     # --- warm-up ------------------------------------------------------------------------------------------------------
 
     async def warm_up(self) -> None:
-        """Process a dummy request, alone among all phases, so that the first real one does not pay for it. Keeps nothing.
+        """Process a dummy request, alone among all phases, so that the first real one does not pay for it. Keeps
+        nothing.
 
         Raises:
             OverloadedError: The processor is shutting down.
@@ -341,7 +342,9 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self._nursery.start_soon(self._warm_up_under, badge, name="warm-up")
 
     async def _warm_up_under(self, badge: object) -> None:
-        """The token is ours already; the thread hop goes through a limiter of its own, since one token admits one holder."""
+        """The token is ours already; the thread hop goes through a limiter of its own, since one token admits one
+        holder.
+        """
         hop = Hop(partial(self.exclusively, self._warm), self._warm_up_threads)
         try:
             await hop.run()
@@ -349,7 +352,9 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             self.serial.release_on_behalf_of(badge)
 
     def _warm(self) -> None:
-        """Runs in a worker thread. A failure is kept for `statistics` and logged; a request will tell it to its client."""
+        """Runs in a worker thread. A failure is kept for `statistics` and logged; a request will tell it to its
+        client.
+        """
         self._warm_up_state = "running"
         try:
             self.info.warm_up()
@@ -393,7 +398,9 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
     def _admit(self, inputs: ProcessorInputs) -> None:
         self._refuse_if_not_open()
         if inputs.cache is not None and inputs.cache is not self.cache:
-            raise ValueError("these inputs use another processor's cache; make them with this processor's make_inputs()")
+            raise ValueError(
+                "these inputs use another processor's cache; make them with this processor's make_inputs()"
+            )
 
     def _remember(self, forked: ProcessorInputs) -> None:
         for modality, index in places_of(forked):

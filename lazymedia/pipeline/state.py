@@ -1,8 +1,8 @@
 """The state of one request between its phases: its nursery, its forks, its decode jobs.
 
-Comes in: an opened request. Goes out: the three steps, which a caller takes in order. Never here: the phases themselves
-(plain functions in `processing.phases`), the limiters and the cache (the processor has them), or the release of the forks
-(by indentation, in `MultiModalProcessor.open_apply`).
+Comes in: an opened request. Goes out: the three steps, which a caller takes in order. Never here: the phases
+themselves (plain functions in `processing.phases`), the limiters and the cache (the processor has them), or the
+release of the forks (by indentation, in `MultiModalProcessor.open_apply`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from lazymedia.pipeline.decodes import DecodeJob, raise_first_failure
 from lazymedia.processing.phases import Looked, NeedDecodes, Place, finish, look, places_of
 
 if TYPE_CHECKING:
-    from anyio.abc import TaskGroup, TaskHandle
+    from anyio import TaskHandle
+    from anyio.abc import TaskGroup
 
     from lazymedia.pipeline.processor import MultiModalProcessor
     from lazymedia.processing.inputs import ProcessorInputs
@@ -31,15 +32,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MAX_RUNS = 3
-"""Runs of phase 2: the first may lack evicted hits, the second whatever else was invalidated meanwhile, the third nothing."""
+"""Runs of phase 2: the first may lack evicted hits, the second whatever else was invalidated meanwhile, the third
+nothing.
+"""
 
 
 @final
 class MultiModalApplyState:
     """One request under way; from `MultiModalProcessor.open_apply`, whose block ends it.
 
-    A phase whose wait ends early, by a cancellation or a deadline around that one call, may still be running, and what it
-    did is unknown. It spoils the state: every later call raises RuntimeError.
+    A phase whose wait ends early, by a cancellation or a deadline around that one call, may still be running, and
+    what it did is unknown. It spoils the state: every later call raises RuntimeError.
 
     Attributes:
         inputs: The request, its references forked.
@@ -136,11 +139,15 @@ class MultiModalApplyState:
             assert isinstance(ref, MediaRef)
             job = self._jobs[modality, index] = DecodeJob(modality, items.get_original_index(index), ref)
             self._handles.append(
-                self._nursery.start_soon(job.run, self._processor.turns, self._processor.decodes, name=f"decode {modality}")
+                self._nursery.start_soon(
+                    job.run, self._processor.turns, self._processor.decodes, name=f"decode {modality}"
+                )
             )
 
     async def run_serially(self, fn: Callable[[], T]) -> T:
-        """Run ``fn`` in a worker thread, alone among all phases; a caller that is cancelled never leaves it running alone."""
+        """Run ``fn`` in a worker thread, alone among all phases; a caller that is cancelled never leaves it running
+        alone.
+        """
         self._refuse_if_spoilt()
         hop = Hop(partial(self._processor.exclusively, fn), self._processor.serial)
         start = time.perf_counter()
@@ -177,7 +184,9 @@ class MultiModalApplyState:
 
     def __repr__(self) -> str:
         running = sum(not job.ended.is_set() for job in self._jobs.values())
-        return f"<MultiModalApplyState {len(self._jobs)} decodes, {running} running{', spoilt' if self._spoilt else ''}>"
+        return (
+            f"<MultiModalApplyState {len(self._jobs)} decodes, {running} running{', spoilt' if self._spoilt else ''}>"
+        )
 
 
 __all__ = ["MultiModalApplyState"]

@@ -1,7 +1,7 @@
 """One request as processing sees it, and the cache identity of each of its items.
 
-Comes in: prompt, parsed items, and every option that changes what they are processed to. Goes out: `ProcessorInputs`, and
-hashes of its items. Never here: a look into a cache, or a decode.
+Comes in: prompt, parsed items, and every option that changes what they are processed to. Goes out: `ProcessorInputs`,
+and hashes of its items. Never here: a look into a cache, or a decode.
 """
 
 from __future__ import annotations
@@ -48,24 +48,23 @@ class ProcessorInputs:
     @property
     def can_use_cache(self) -> bool:
         """Whether the cache decides what is processed: there is one, and no item hands data past the processor."""
-        return self.cache is not None and not any(
-            items.get_passthrough_data() for items in self.mm_data_items.values()
-        )
+        return self.cache is not None and not any(items.get_passthrough_data() for items in self.mm_data_items.values())
 
     def get_mm_hashes(self, model_id: str, algorithm: Algorithm = "sha256") -> dict[str, list[str]]:
         """The cache identity of each item, by modality, in request order. Decodes nothing.
 
         An item is identified by its content (a reference by its key), the model and every option that concerns its
-        modality. A reference's key holds its decode settings already, so media_io_kwargs are hashed beside content that
-        is no reference only. An item with a UUID is identified by that, the scope, and all options, media_io_kwargs too;
-        no UUID ever equals a content's hash.
+        modality. A reference's key holds its decode settings already, so media_io_kwargs are hashed beside content
+        that is no reference only. An item with a UUID is identified by that, the scope, and all options,
+        media_io_kwargs too; no UUID ever equals a content's hash.
 
         Args:
             model_id: Names the model and everything about its processor that changes outputs.
             algorithm: See `MultiModalHasher.hash_kwargs`.
 
         Raises:
-            BadRequestError: UUIDs that do not match the items, or an item with neither media nor UUID. The client's fault.
+            BadRequestError: UUIDs that do not match the items, or an item with neither media nor UUID. The client's
+                fault.
         """
         uuids = self.checked_uuids()
         hashes: dict[str, list[str]] = {}
@@ -97,7 +96,8 @@ class ProcessorInputs:
         """One UUID or None for each item.
 
         Raises:
-            BadRequestError: UUIDs that do not match the items, or an item with neither media nor UUID. The client's fault.
+            BadRequestError: UUIDs that do not match the items, or an item with neither media nor UUID. The client's
+                fault.
         """
         given = dict(self.mm_uuid_items or {})
         found: dict[str, Sequence[str | None]] = {}

@@ -1,8 +1,8 @@
 """The two phases of a request as plain functions from values to values.
 
-Comes in: a request's inputs, what a processor can do (`ProcessingInfo`), and the cache. Goes out: from phase 1, hashes and
-the items to decode; from phase 2, the finished request, or the items that must be decoded first. Never here: an event
-loop, a thread, a wait. Whoever calls makes sure that no two phases run at once.
+Comes in: a request's inputs, what a processor can do (`ProcessingInfo`), and the cache. Goes out: from phase 1,
+hashes and the items to decode; from phase 2, the finished request, or the items that must be decoded first. Never
+here: an event loop, a thread, a wait. Whoever calls makes sure that no two phases run at once.
 
 Other requests' phases run between the two, so phase 2 looks again: a miss may have become a hit, and a hit may be gone.
 
@@ -100,7 +100,9 @@ def look(inputs: ProcessorInputs, model_id: str, algorithm: Algorithm, limits: L
     clock = Clock()
     inputs.checked_uuids()
     if not inputs.can_use_cache:
-        _refuse_absent(inputs, [place for place in places_of(inputs) if _raw(inputs, place) is None], model_id, algorithm)
+        _refuse_absent(
+            inputs, [place for place in places_of(inputs) if _raw(inputs, place) is None], model_id, algorithm
+        )
         places = tuple(place for place in places_of(inputs) if _undecoded(inputs, place))
         _admit(inputs, places, limits)
         return Looked(None, {}, places, clock.seconds)
@@ -135,8 +137,8 @@ def finish(
         model_id: As in phase 1.
         algorithm: As in phase 1.
         on_commit: Receives the result under the caller's exclusion, right after the cache has changed. Must not wait.
-        ask_for_all: When anything must be decoded, ask for everything that is not: the second request for decodes is then
-            the last.
+        ask_for_all: When anything must be decoded, ask for everything that is not: the second request for decodes is
+            then the last.
 
     Raises:
         UnprocessableMediaError: The processor cannot take an item.
@@ -206,7 +208,9 @@ def _process(inputs: ProcessorInputs, place: Place, info: ProcessingInfo, kwargs
         raise
     except ITEM_FAULTS as exc:
         raise UnprocessableMediaError(
-            f"the model's processor cannot take {modality} at index {original}: {exc}", modality=modality, index=original
+            f"the model's processor cannot take {modality} at index {original}: {exc}",
+            modality=modality,
+            index=original,
         ) from exc
 
 

@@ -59,7 +59,7 @@ class GatedMediaIO(_Counted[T]):
 
     Args:
         result: What every payload decodes to; called with the payload where it is callable.
-        settings: What the decode spec holds besides the fake's name; with other settings, the same payload has another key.
+        settings: What the decode spec holds besides the fake's name; other settings make another key.
         stoppable: Whether the decode looks at `lazymedia.media.checkpoint` while it waits, as a decoder of long media
             does. Most codecs cannot be stopped, so the default is no.
         modality: The modality that it claims to decode.
@@ -159,9 +159,7 @@ class CountingMediaIO(MediaIO[T], Generic[T]):
 
     def load_bytes_ref(self, data: bytes) -> MediaRef[T]:
         ref = self._inner.load_bytes_ref(data)
-        return MediaRef(
-            lambda: self._counted(ref), data, ref.spec, key=ref.key, decoded_bytes=ref.decoded_bytes
-        )
+        return MediaRef(lambda: self._counted(ref), data, ref.spec, key=ref.key, decoded_bytes=ref.decoded_bytes)
 
     def _counted(self, ref: MediaRef[T]) -> T:
         with self._lock:

@@ -1,7 +1,7 @@
 """What must be true when nothing is going on, and how to cancel a task the way an outsider does.
 
-Comes in: an owner of requests, or a task. Goes out: an AssertionError that names what was left behind. Never here: waiting
-for anything to end.
+Comes in: an owner of requests, or a task. Goes out: an AssertionError that names what was left behind. Never here:
+waiting for anything to end.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def assert_quiet(owner: Any) -> None:
             used by no request now.
 
     Raises:
-        AssertionError: A request is open, a token is borrowed, a job waits for its turn, or a finished request's payload
-            is still held.
+        AssertionError: A request is open, a token is borrowed, a job waits for its turn, or a finished request's
+            payload is still held.
     """
     processor: MultiModalProcessor = getattr(owner, "processor", owner)
     now = processor.statistics()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,11 +49,12 @@ def test_the_cap_holds_on_every_way_in_and_before_decoding(tmp_path: Path, size:
     data = b"a" * size
     (tmp_path / "x").write_bytes(data)
     io = Reversing()
-    for load in (
+    ways: tuple[Callable[[], MediaRef[bytes]], ...] = (
         lambda: io.load_bytes_ref(data),
         lambda: io.load_base64_ref("image/png", base64.b64encode(data).decode()),
         lambda: io.load_file_ref(tmp_path / "x"),
-    ):
+    )
+    for load in ways:
         if size > 6:
             with pytest.raises(PayloadTooLargeError, match=f"{size} bytes of image are more than the 6 allowed"):
                 load()
@@ -81,7 +83,12 @@ def test_a_request_cannot_choose_what_is_the_operators() -> None:
 
 @pytest.mark.parametrize(
     ("modality", "field"),
-    [("image", "max_image_bytes"), ("video", "max_video_bytes"), ("audio", "max_audio_bytes"), ("x", "max_download_bytes")],
+    [
+        ("image", "max_image_bytes"),
+        ("video", "max_video_bytes"),
+        ("audio", "max_audio_bytes"),
+        ("x", "max_download_bytes"),
+    ],
 )
 def test_raw_bytes_are_the_media_and_say_so(modality: str, field: str) -> None:
     io = RawBytesMediaIO(modality, limits=Limits(**{field: 5}))  # type: ignore[arg-type]

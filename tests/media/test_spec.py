@@ -61,7 +61,9 @@ def test_nothing_can_be_shifted_between_payload_and_spec() -> None:
         ({"a": 10**40}, {"a": 10**40 + 1}, False),
     ],
 )
-def test_specs_are_equal_by_canonical_bytes(left: dict[str, object] | None, right: dict[str, object], equal: bool) -> None:
+def test_specs_are_equal_by_canonical_bytes(
+    left: dict[str, object] | None, right: dict[str, object], equal: bool
+) -> None:
     a, b = DecodeSpec(left), DecodeSpec(right)
 
     assert (a == b) is equal

@@ -97,14 +97,18 @@ class WatchedInfo(type(processing_info(make_processor("llava")))):  # type: igno
         return item
 
 
+class Watched(MultiModalProcessor):
+    """A processor of a watched info; what it overrides is for the type checker only."""
+
+    info: WatchedInfo
+
+
 @asynccontextmanager
 async def opened(
     *, cache: Cache | None = None, info: ProcessingInfo | None = None, **options: Any
-) -> AsyncIterator[MultiModalProcessor]:
+) -> AsyncIterator[Watched]:
     """A processor, entered; quiet again before it is left."""
-    async with MultiModalProcessor(
-        info or WatchedInfo(hf_processor(), return_tensors="np"), cache=cache, **options
-    ) as processor:
+    async with Watched(info or WatchedInfo(hf_processor(), return_tensors="np"), cache=cache, **options) as processor:
         yield processor
         assert_quiet(processor)
 

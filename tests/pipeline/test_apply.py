@@ -148,17 +148,30 @@ async def test_timings_name_the_stages() -> None:
     async with opened(cache=ProcessorCache(1 << 30)) as processor:
         result = await processor.apply(request(processor, refs(open_gated(), 1)))
 
-        stages = {"get_mm_hashes", "get_cache_missing_items", "decode_mm_items", "apply_hf_processor", "merge_mm_kwargs"}
+        stages = {
+            "get_mm_hashes",
+            "get_cache_missing_items",
+            "decode_mm_items",
+            "apply_hf_processor",
+            "merge_mm_kwargs",
+        }
         assert stages <= result.timings.keys()
         assert all(seconds >= 0 for seconds in result.timings.values())
 
 
-# --- what a failure tells, and what it leaves ---------------------------------------------------------------------------
+# --- what a failure tells, and what it leaves -------------------------------------------------------------------------
 
 
 async def test_two_failures_that_end_in_reverse_order_name_the_first_after_both_have_ended() -> None:
-    slow: GatedMediaIO[Any] = GatedMediaIO(lambda _: (_ for _ in ()).throw(ValueError("slow")), settings={"n": 1})
-    quick: FailingMediaIO = FailingMediaIO(lambda _: (slow.release(), OSError("quick"))[1])
+    def fail_slowly(_: bytes) -> Any:
+        raise ValueError("slow")
+
+    def fail_first(_: bytes) -> OSError:
+        slow.release()
+        return OSError("quick")
+
+    slow: GatedMediaIO[Any] = GatedMediaIO(fail_slowly, settings={"n": 1})
+    quick = FailingMediaIO(fail_first)
     fine = open_gated(settings={"n": 2})
     items = [*refs(fine, 2), slow.load_bytes_ref(b"a"), *refs(fine, 2, 2), quick.load_bytes_ref(b"b")]
     async with opened(cache=ProcessorCache(1 << 30), decode_workers=8) as processor:
@@ -294,7 +307,7 @@ async def test_media_that_would_not_fit_together_are_refused_before_any_is_decod
         assert io.calls == 3
 
 
-# --- UUIDs --------------------------------------------------------------------------------------------------------------
+# --- UUIDs ------------------------------------------------------------------------------------------------------------
 
 
 async def test_an_item_named_by_uuid_alone_is_taken_from_the_cache() -> None:
@@ -330,9 +343,7 @@ async def test_a_uuid_is_scoped_by_everything_that_changes_the_output(change: di
 async def test_every_missing_hash_is_told_at_once() -> None:
     async with opened(cache=ProcessorCache(1 << 30)) as processor:
         with pytest.raises(CacheMissError) as caught:
-            await processor.apply(
-                request(processor, [None, picture(1), None], mm_uuids={"image": ["a", None, "b"]})
-            )
+            await processor.apply(request(processor, [None, picture(1), None], mm_uuids={"image": ["a", None, "b"]}))
 
         assert len(caught.value.hashes) == 2
 
@@ -340,9 +351,7 @@ async def test_every_missing_hash_is_told_at_once() -> None:
 async def test_an_item_without_media_is_stood_for_by_its_equal_that_has_some() -> None:
     io = open_gated()
     async with opened(cache=ProcessorCache(1 << 30)) as processor:
-        result = await processor.apply(
-            request(processor, [None, *refs(io, 1)], mm_uuids={"image": ["same", "same"]})
-        )
+        result = await processor.apply(request(processor, [None, *refs(io, 1)], mm_uuids={"image": ["same", "same"]}))
 
         assert (io.calls, len(pixels(result))) == (1, 2)
 
@@ -375,7 +384,7 @@ async def test_an_item_with_neither_media_nor_uuid_is_refused() -> None:
             await processor.apply(request(processor, [picture(1), None]))
 
 
-# --- what changes the identity ------------------------------------------------------------------------------------------
+# --- what changes the identity ----------------------------------------------------------------------------------------
 
 
 async def test_options_of_the_processor_separate_entries_and_those_of_other_modalities_do_not() -> None:
@@ -409,7 +418,7 @@ async def test_decode_options_are_counted_once_for_references_and_beside_content
         assert hash_of(picture(1)) != hash_of(picture(1), media_io_kwargs=options)
 
 
-# --- misuse, and overriding ---------------------------------------------------------------------------------------------
+# --- misuse, and overriding -------------------------------------------------------------------------------------------
 
 
 async def test_another_processors_inputs_are_refused() -> None:

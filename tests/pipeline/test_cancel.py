@@ -1,4 +1,5 @@
-"""Cancelled requests: never two phases at once, no payload released under a decode, nothing left, cancellation as itself.
+"""Cancelled requests: never two phases at once, no payload released under a decode, nothing left, cancellation as
+itself.
 
 Every point at which a request may be cancelled is reached through a gate. What an outsider does on asyncio
 (`Task.cancel`, once or many times, without any scope) has its twin on trio in `tests/trio`.
@@ -23,7 +24,17 @@ from lazymedia.pipeline import MultiModalApplyState, MultiModalProcessor
 from lazymedia.processing import MultiModalInputs
 from lazymedia.testing.decoders import FailingMediaIO, GatedMediaIO
 from lazymedia.testing.quiet import assert_quiet, native_cancel
-from tests.pipeline.support import GatedCache, WatchedInfo, hf_processor, open_gated, opened, picture, reached, refs, request
+from tests.pipeline.support import (
+    GatedCache,
+    WatchedInfo,
+    hf_processor,
+    open_gated,
+    opened,
+    picture,
+    reached,
+    refs,
+    request,
+)
 
 ASYNCIO_ONLY = pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": True})], ids=["asyncio"])
 
@@ -59,7 +70,7 @@ class Cancelled:
         except anyio.get_cancelled_exc_class():
             self.was_cancelled = True
             raise
-        except BaseException as exc:  # noqa: BLE001  # the test judges what it is
+        except BaseException as exc:  # the test judges what it is
             self.outcome = exc
         finally:
             self.ended.set()
@@ -73,9 +84,7 @@ class Cancelled:
 
 
 @asynccontextmanager
-async def running(
-    run: Callable[[], Awaitable[Any]], native: bool
-) -> AsyncIterator[Cancelled]:
+async def running(run: Callable[[], Awaitable[Any]], native: bool) -> AsyncIterator[Cancelled]:
     async with anyio.create_task_group() as nursery:
         request_ = Cancelled(run, native)
         nursery.start_soon(request_)
@@ -94,7 +103,9 @@ class Moment:
         self.cache = GatedCache()
         self.info = WatchedInfo(hf_processor(), return_tensors="np")
         self.io: GatedMediaIO[Any] = GatedMediaIO(picture(1))
-        self.event = {"phase 1": self.cache.gate.reached, "decode": self.io.started, "phase 2": self.info.gate.reached}[name]
+        self.event = {"phase 1": self.cache.gate.reached, "decode": self.io.started, "phase 2": self.info.gate.reached}[
+            name
+        ]
         if name == "phase 1":
             self.cache.gate.arm()
         if name == "phase 2":
@@ -108,7 +119,7 @@ class Moment:
         self.io.release()
 
 
-# --- the first test: a phase is never left running alone ----------------------------------------------------------------
+# --- the first test: a phase is never left running alone --------------------------------------------------------------
 
 
 @ASYNCIO_ONLY
@@ -144,7 +155,7 @@ async def test_the_overlap_guard_turns_a_second_phase_into_an_error() -> None:
         assert processor.exclusively(lambda: 3) == 3
 
 
-# --- cancelled anywhere, once or often ----------------------------------------------------------------------------------
+# --- cancelled anywhere, once or often --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("times", [1, 5])
@@ -222,7 +233,7 @@ async def test_a_request_cancelled_while_it_drains_still_drains(times: int, anyi
 async def test_a_failure_that_is_cancelled_while_it_drains_is_never_a_group(
     times: int, anyio_backend: tuple[str, object]
 ) -> None:
-    """asyncio then raises the cancellation, trio the failure."""
+    """Asyncio then raises the cancellation, trio the failure."""
     for native in ways(anyio_backend):
         io: GatedMediaIO[Any] = GatedMediaIO(picture(1))
         async with opened() as processor:
@@ -339,7 +350,7 @@ async def test_four_requests_for_one_reference_take_one_decode_slot() -> None:
         assert io.calls == 1
 
 
-# --- deadlines, given-up phases -----------------------------------------------------------------------------------------
+# --- deadlines, given-up phases ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["phase 1", "phase 2"])
@@ -352,7 +363,7 @@ async def test_a_phase_that_was_given_up_while_it_ran_spoils_its_request(name: s
                 await state.wait_decodes()
             await give_up(state.phase1 if name == "phase 1" else state.phase2, moment.event)
             for later in (state.phase1, state.phase2):
-                with pytest.raises(RuntimeError, match="given up|after phase1|already"):
+                with pytest.raises(RuntimeError, match=r"given up|after phase1|already"):
                     await later()
             moment.go_on()
 
@@ -438,7 +449,7 @@ async def test_asyncios_own_deadlines_drain_too(how: str, anyio_backend: object)
         assert_quiet(processor)
 
 
-# --- what reaches the caller --------------------------------------------------------------------------------------------
+# --- what reaches the caller ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("raised", [LookupError("mine"), ExceptionGroup("mine", [ValueError(1)]), StopAsyncIteration()])
@@ -450,14 +461,19 @@ async def test_the_callers_own_exception_arrives_as_itself(raised: Exception) ->
             async with processor.open_apply(request(processor, refs(io, 2))) as state:
                 await state.phase1()
                 raise raised from cause
-        except BaseException as caught:  # noqa: BLE001  # what arrives is the point
+        except BaseException as caught:  # what arrives is the point
             assert caught is raised
             assert caught.__cause__ is cause
 
 
 async def test_the_first_failure_arrives_as_itself_when_a_sibling_is_still_running() -> None:
     io: GatedMediaIO[Any] = GatedMediaIO(picture(1))
-    bad = FailingMediaIO(lambda _: (io.release(), ValueError("bad"))[1])
+
+    def fail(_: bytes) -> ValueError:
+        io.release()
+        return ValueError("bad")
+
+    bad = FailingMediaIO(fail)
     async with opened() as processor:
         with pytest.raises(UnprocessableMediaError, match="bad"):
             await processor.apply(request(processor, [*refs(bad, 1), *refs(io, 1)]))
@@ -494,7 +510,7 @@ async def test_releasing_and_forking_the_users_reference_on_the_loop_never_waits
         assert fork.decode().size == picture(1).size
 
 
-# --- storms -------------------------------------------------------------------------------------------------------------
+# --- storms -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("native", [False, True])

@@ -172,9 +172,7 @@ async def test_the_same_order_of_use_on_both_sides_of_a_hand_over() -> None:
 
         async def one(number: int) -> None:
             with anyio.CancelScope() as scope:
-                async with processor.open_apply(
-                    request(processor, refs(io, 2, first=number * 3 % 8))
-                ) as state:
+                async with processor.open_apply(request(processor, refs(io, 2, first=number * 3 % 8))) as state:
                     await state.phase1()
                     if number % 4 == 3:
                         scope.cancel()

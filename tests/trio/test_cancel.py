@@ -16,7 +16,17 @@ from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.processing import MultiModalInputs
 from lazymedia.testing.decoders import GatedMediaIO
 from lazymedia.testing.quiet import assert_quiet
-from tests.pipeline.support import GatedCache, WatchedInfo, hf_processor, open_gated, opened, picture, reached, refs, request
+from tests.pipeline.support import (
+    GatedCache,
+    WatchedInfo,
+    hf_processor,
+    open_gated,
+    opened,
+    picture,
+    reached,
+    refs,
+    request,
+)
 
 
 async def test_a_phase_whose_scope_is_cancelled_is_never_joined_by_another(nursery: trio.Nursery) -> None:
@@ -126,7 +136,11 @@ async def test_a_request_can_be_cancelled_at_every_step_of_its_task() -> None:
     io = open_gated()
     async with opened(cache=ProcessorCache(1 << 30), decode_workers=2) as processor:
         step = 0
-        while await cancelled_at(step, lambda: processor.apply(request(processor, refs(io, 3, first=step)))):
+
+        async def apply() -> None:
+            await processor.apply(request(processor, refs(io, 3, first=step)))
+
+        while await cancelled_at(step, apply):
             assert_quiet(processor)
             step += 1
 
@@ -139,7 +153,9 @@ async def test_a_processor_can_be_cancelled_at_every_step_of_its_owner() -> None
     left: list[MultiModalProcessor] = []
 
     async def own() -> None:
-        async with MultiModalProcessor(WatchedInfo(hf_processor(), return_tensors="np"), warm_up="background") as processor:
+        async with MultiModalProcessor(
+            WatchedInfo(hf_processor(), return_tensors="np"), warm_up="background"
+        ) as processor:
             left.append(processor)
             await processor.apply(request(processor, [picture(1)]))
 
@@ -151,7 +167,9 @@ async def test_a_processor_can_be_cancelled_at_every_step_of_its_owner() -> None
 
 
 async def test_a_deadline_around_a_running_decode_is_not_jumped_over(autojump_clock: trio.testing.MockClock) -> None:
-    """The mock clock knows nothing of threads: it jumps to the deadline at once, and the request waits for its thread."""
+    """The mock clock knows nothing of threads: it jumps to the deadline at once, and the request waits for its
+    thread.
+    """
     io: GatedMediaIO[Any] = GatedMediaIO(picture(1))
     async with opened() as processor:
         with trio.move_on_after(3600) as scope:

@@ -1,0 +1,80 @@
+"""Idefics3: a picture is cut into square tiles, and the whole of it in one more tile comes after them.
+
+Comes in: `transformers.Idefics3Processor`. Goes out: `Idefics3Info`. Never here: a call of the processor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from lazymedia.errors import UnprocessableMediaError
+from lazymedia.processing.chat_style import ChatStyle
+from lazymedia.processing.fields import Flat, Hidden
+from lazymedia.processing.info import ProcessingInfo
+from lazymedia.processing.prompt import RenderedPrompt
+from lazymedia.processing.sizes import resized
+
+_LARGEST_SIDE: Final = 4096
+"""Pixels to which the processor brings a side that would become longer."""
+
+_MOST_TILES: Final = 6
+"""Rows, and columns, for which Idefics3's vocabulary has tokens."""
+
+
+class Idefics3Info(ProcessingInfo):
+    """``pixel_values`` float32 (1, tiles of all pictures, 3, side, side) and ``pixel_attention_mask`` int64 (1, tiles,
+    side, side), 1 where a picture is; side 364 by default.
+
+    A request may turn tiling off (``do_image_splitting=False``) or choose the longer side of what is cut into tiles
+    (``size={"longest_edge": …}``).
+    """
+
+    layouts = {  # noqa: RUF012  # declared a ClassVar in the base class
+        "image": {
+            "pixel_values": Flat(dim=1, pad=0),
+            "pixel_attention_mask": Flat(dim=1, pad=0),
+            "rows": Hidden(),
+            "cols": Hidden(),
+        }
+    }
+    # The side of a tile is the model's, and its number of tokens does not follow it.
+    operator_only = frozenset({"max_image_size"})
+    chat_style = ChatStyle(
+        openings={"system": "System:", "user": "User:", "assistant": "Assistant:"},
+        closing="<end_of_utterance>\n",
+        generation="Assistant:",
+        items={"image": "{placeholder}"},
+        lead=" ",
+    )
+
+    def check_picture(self, height: int, width: int, settings: Mapping[str, Any]) -> None:
+        super().check_picture(height, width, settings)
+        if not settings.get("do_image_splitting"):
+            return
+        if settings.get("do_resize"):
+            height, width = (min(side, _LARGEST_SIDE) for side in resized(height, width, settings["size"]))
+        side = settings["max_image_size"]["longest_edge"]
+        rows, columns = math.ceil(height / side), math.ceil(width / side)
+        if max(rows, columns) > _MOST_TILES:
+            raise UnprocessableMediaError(
+                f"the processor would cut this picture into {rows} x {columns} tiles; it has tokens for "
+                f"{_MOST_TILES} x {_MOST_TILES}"
+            )
+
+    def working_pixels(self, height: int, width: int, settings: Mapping[str, Any]) -> int:
+        """The area with the longer side at the asked length, or at the longest that the processor makes."""
+        if not settings.get("do_resize"):
+            return height * width
+        rows, columns = resized(height, width, settings["size"])
+        return max(height * width, min(rows, _LARGEST_SIDE) * min(columns, _LARGEST_SIDE))
+
+    def token_types(self, rendered: RenderedPrompt) -> list[list[int]]:
+        """Here every token that a picture became is of its modality, row and column marks too."""
+        lengths = [found.length for found in rendered.placeholders.get("image", ())]
+        types: list[list[int]] = self.hf_processor.create_mm_token_type_ids([rendered.token_ids], [lengths])
+        return types
+
+
+__all__ = ["Idefics3Info"]

@@ -1,0 +1,25 @@
+"""LLaVA-1.5: every picture is one square of a fixed number of tokens.
+
+Comes in: `transformers.LlavaProcessor`. Goes out: `LlavaInfo`. Never here: a call of the processor.
+"""
+
+from __future__ import annotations
+
+from lazymedia.processing.chat_style import ChatStyle
+from lazymedia.processing.fields import Batched
+from lazymedia.processing.info import ProcessingInfo
+
+
+class LlavaInfo(ProcessingInfo):
+    """``pixel_values`` float32 (pictures, 3, side, side); side 336 and 576 tokens in LLaVA-1.5."""
+
+    layouts = {"image": {"pixel_values": Batched()}}  # noqa: RUF012  # declared a ClassVar in the base class
+    chat_style = ChatStyle(
+        openings={"system": "", "user": "USER: ", "assistant": "ASSISTANT: "},
+        closing=" ",
+        generation="ASSISTANT:",
+        items={"image": "{placeholder}\n"},
+    )
+
+
+__all__ = ["LlavaInfo"]

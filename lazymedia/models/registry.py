@@ -1,0 +1,88 @@
+"""Which `ProcessingInfo` goes with which class of Hugging Face processor.
+
+Comes in: a processor, or where one is stored. Goes out: its `ProcessingInfo`. Never here: a download, or a guess; a
+class that nobody has declared is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final
+
+from lazymedia.limits import Limits
+from lazymedia.processing.info import ProcessingInfo, ReturnTensors
+
+_FAMILIES: Final[dict[str, str | type[ProcessingInfo]]] = {
+    "LlavaProcessor": "lazymedia.models.llava:LlavaInfo",
+    "Qwen2VLProcessor": "lazymedia.models.qwen_vl:QwenVLInfo",
+    "Qwen2_5_VLProcessor": "lazymedia.models.qwen_vl:QwenVLInfo",
+    "Qwen3VLProcessor": "lazymedia.models.qwen_vl:QwenVLInfo",
+    "Idefics3Processor": "lazymedia.models.idefics3:Idefics3Info",
+}
+
+
+def processing_info(
+    hf_processor_or_path: Any,
+    *,
+    media_io_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
+    limits: Limits | None = None,
+    return_tensors: ReturnTensors | None = None,
+) -> ProcessingInfo:
+    """A `ProcessingInfo` for a processor of a known family; subclasses of a family's class belong to it.
+
+    Args:
+        hf_processor_or_path: A processor, or the folder (or name in the local Hugging Face cache) where one is stored.
+            Nothing is downloaded, and no code of the folder is run.
+        media_io_kwargs: The operator's decoder options, by modality.
+        limits: What the operator allows.
+        return_tensors: ``"pt"``, ``"np"``, or None for torch where it is installed.
+
+    Raises:
+        TypeError: A processor of no known family.
+        OSError, ValueError: No processor is stored there. As transformers raises it.
+    """
+    hf_processor = hf_processor_or_path
+    if isinstance(hf_processor, str | os.PathLike):
+        from transformers import AutoProcessor
+
+        hf_processor = AutoProcessor.from_pretrained(os.fspath(hf_processor), local_files_only=True)
+    kind = family_of(type(hf_processor))
+    return kind(hf_processor, media_io_kwargs=media_io_kwargs, limits=limits, return_tensors=return_tensors)
+
+
+def family_of(processor_class: type) -> type[ProcessingInfo]:
+    """The `ProcessingInfo` class for a class of processors: its own, or that of the nearest class that it inherits
+    from.
+
+    Raises:
+        TypeError: No known family.
+    """
+    for ancestor in processor_class.__mro__:
+        found = _FAMILIES.get(ancestor.__name__)
+        if isinstance(found, str):
+            module, _, name = found.partition(":")
+            kind: type[ProcessingInfo] = getattr(import_module(module), name)
+            return kind
+        if found is not None:
+            return found
+    raise TypeError(
+        f"{processor_class.__name__} belongs to no family that is known here ({', '.join(_FAMILIES)}). Subclass "
+        "lazymedia.processing.ProcessingInfo, say in `layouts` how its outputs are merged, and make one of it yourself "
+        "or tell register_family()"
+    )
+
+
+def register_family(processor_class: str, kind: type[ProcessingInfo]) -> None:
+    """Let `processing_info` use ``kind`` for processors of this class name and their subclasses. Once known, always
+    known.
+
+    Args:
+        processor_class: The bare name of the class, such as ``"LlavaProcessor"``.
+        kind: Its `ProcessingInfo`. Takes the place of what was registered before.
+    """
+    _FAMILIES[processor_class] = kind
+
+
+__all__ = ["family_of", "processing_info", "register_family"]

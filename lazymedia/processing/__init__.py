@@ -1,0 +1,42 @@
+"""From decoded items and a prompt to what a model takes, without a loop, a thread or a wait.
+
+* `info`: `ProcessingInfo`, what is known about one Hugging Face processor, and the face of everything below
+* `hooks`: the steps of a processor's call, taken for one item alone
+* `kwargs`, `sizes`, `pictures`: what a request may choose, what it costs, and media that leave nothing to guess
+* `items`: `ProcessedItem`, what a cache holds; `fields`, how many of them are merged
+* `prompt`, `tokens`: prompts laid out around items, and when their tokens may be spliced
+* `chat_style`: conversations as text, for processors without a template
+* `fingerprint`, `torch_threads`: a processor's identity, and the threads it may take
+* `inputs`, `phases`, `outputs`: one request, its two phases, and its result
+
+Core: plain synchronous Python. Importing this package loads neither transformers nor torch.
+"""
+
+from __future__ import annotations
+
+from lazymedia.processing.chat_style import ChatStyle
+from lazymedia.processing.fields import Batched, Flat, Hidden, Layout
+from lazymedia.processing.info import ProcessingInfo
+from lazymedia.processing.inputs import ProcessorInputs
+from lazymedia.processing.items import ProcessedItem, Replacement
+from lazymedia.processing.kwargs import PreparedKwargs
+from lazymedia.processing.outputs import MultiModalInputs
+from lazymedia.processing.prompt import PlaceholderRange, RenderedPrompt
+from lazymedia.processing.torch_threads import bounded_torch_threads
+
+__all__ = [
+    "Batched",
+    "ChatStyle",
+    "Flat",
+    "Hidden",
+    "Layout",
+    "MultiModalInputs",
+    "PlaceholderRange",
+    "PreparedKwargs",
+    "ProcessedItem",
+    "ProcessingInfo",
+    "ProcessorInputs",
+    "RenderedPrompt",
+    "Replacement",
+    "bounded_torch_threads",
+]

@@ -1,0 +1,187 @@
+"""How the arrays of single items become those of one Hugging Face call on all of them.
+
+Comes in: named arrays of each item, processed alone, and a layout for each name. Goes out: the merged arrays. Never
+here: which processor has which fields (`lazymedia.models` says), or an import of torch (its tensors are recognised once
+somebody else has imported it).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lazymedia.errors import UnprocessableMediaError
+
+Array: TypeAlias = Any
+"""A `numpy.ndarray` or a `torch.Tensor`. Written as Any, because naming torch's type would make everybody need
+torch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batched:
+    """One row for each item: shape (1, …) alone, (items, …) together.
+
+    Attributes:
+        pad: With what the other axes are filled up, at their ends, where items differ in them; None where they must
+            not.
+    """
+
+    pad: float | None = None
+
+    def merge(self, arrays: Sequence[Array]) -> Array:
+        for array in arrays:
+            if array.shape[0] != 1:
+                raise ValueError(f"one item has {array.shape[0]} rows in a field that has one row for each item")
+        return _joined(arrays, 0, self.pad)
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """Any number of entries for each item, one item's after the other's, along one axis.
+
+    Attributes:
+        dim: That axis.
+        pad: With what the other axes are filled up, at their ends, where items differ in them; None where they must
+            not.
+    """
+
+    dim: int = 0
+    pad: float | None = None
+
+    def merge(self, arrays: Sequence[Array]) -> Array:
+        return _joined(arrays, self.dim, self.pad)
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """An output that serves to lay out the prompt and is no part of what the processor returns in the end."""
+
+
+Layout = Batched | Flat | Hidden
+
+
+def split_fields(outputs: Mapping[str, Any], layouts: Mapping[str, Layout]) -> tuple[dict[str, Array], dict[str, Any]]:
+    """What a processor returned for one item, as (features, hidden outputs).
+
+    Raises:
+        NotImplementedError: An output without a layout, or one that should be an array and is not. The fault of whoever
+            declared the layouts, never the item's.
+    """
+    features: dict[str, Array] = {}
+    hidden: dict[str, Any] = {}
+    for name, value in outputs.items():
+        layout = layouts.get(name)
+        if layout is None:
+            raise NotImplementedError(
+                f"the processor returned {name!r}, which has no layout; declare one in ProcessingInfo.layouts"
+            )
+        if isinstance(layout, Hidden):
+            hidden[name] = value
+        elif isinstance(value, np.ndarray) or is_tensor(value):
+            features[name] = value
+        else:
+            raise NotImplementedError(f"the processor returned {name!r} as {type(value).__name__}, not as an array")
+    return features, hidden
+
+
+def merge_fields(items: Sequence[Mapping[str, Array]], layouts: Mapping[str, Layout]) -> dict[str, Array]:
+    """The arrays of all items together, keys and shapes as in one Hugging Face call. One item's arrays are not copied.
+
+    Raises:
+        ValueError: Items with different fields.
+        UnprocessableMediaError: Items whose shapes this field cannot join, as when a request turned resizing off.
+    """
+    if not items:
+        return {}
+    names = list(items[0])
+    for index, item in enumerate(items):
+        if item.keys() != items[0].keys():
+            raise ValueError(f"items 0 and {index} have different fields: {sorted(names)} and {sorted(item)}")
+    merged: dict[str, Array] = {}
+    for name in names:
+        layout = layouts.get(name)
+        if layout is None or isinstance(layout, Hidden):
+            raise NotImplementedError(f"field {name!r} has no layout by which items could be merged")
+        try:
+            merged[name] = layout.merge([item[name] for item in items])
+        except _ShapesDifferError as exc:
+            raise UnprocessableMediaError(f"the items cannot be put into one {name}: {exc}") from exc
+    return merged
+
+
+def is_tensor(value: object) -> bool:
+    """Whether this is a torch tensor; false where nobody has imported torch."""
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    return tensor is not None and isinstance(value, tensor)
+
+
+def owned(array: Array, media: object) -> Array:
+    """The array in memory of its own: no view of something larger, nothing shared with the media it came from.
+
+    NumPy arrays become read-only; torch has nothing like it.
+    """
+    if is_tensor(array):
+        shared = array.untyped_storage().nbytes() > array.nbytes or _start(array) == _start(media)
+        return array.detach().clone() if shared else array.detach()
+    if _base_bytes(array) > array.nbytes or _start(array) == _start(media):
+        array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+class _ShapesDifferError(ValueError):
+    """Arrays differ in an axis along which they are not joined, and nothing may be filled in."""
+
+
+def _joined(arrays: Sequence[Array], dim: int, pad: float | None) -> Array:
+    if len(arrays) == 1:
+        return arrays[0]
+    others = {tuple(array.shape[:dim]) + tuple(array.shape[dim + 1 :]) for array in arrays}
+    if len(others) == 1:
+        return sys.modules["torch"].cat(list(arrays), dim) if is_tensor(arrays[0]) else np.concatenate(arrays, dim)
+    if pad is None or len({len(array.shape) for array in arrays}) > 1:
+        raise _ShapesDifferError(f"shapes {', '.join(str(tuple(array.shape)) for array in arrays[:4])}")
+    shape = [max(lengths) for lengths in zip(*(array.shape for array in arrays))]
+    shape[dim] = sum(array.shape[dim] for array in arrays)
+    first = arrays[0]
+    joined = first.new_full(shape, pad) if is_tensor(first) else np.full(shape, pad, first.dtype)
+    start = 0
+    for array in arrays:
+        region = [slice(length) for length in array.shape]
+        region[dim] = slice(start, start + array.shape[dim])
+        joined[tuple(region)] = array
+        start += array.shape[dim]
+    return joined
+
+
+def _start(value: Any) -> int | None:
+    """The address where an array's or tensor's memory begins, whatever part of it this is; None for anything else."""
+    if is_tensor(value):
+        address: int = value.untyped_storage().data_ptr()
+        return address
+    if isinstance(value, np.ndarray):
+        while isinstance(value.base, np.ndarray):
+            value = value.base
+        return _start(value.base) if is_tensor(value.base) else int(value.ctypes.data)
+    return None
+
+
+def _base_bytes(array: np.ndarray[Any, Any]) -> int:
+    """Bytes that a NumPy array keeps alive."""
+    base: Any = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    if is_tensor(base.base):
+        return int(base.base.untyped_storage().nbytes())
+    return int(max(base.nbytes, memoryview(base.base).nbytes)) if _is_buffer(base.base) else int(base.nbytes)
+
+
+def _is_buffer(value: object) -> bool:
+    return isinstance(value, bytes | bytearray | memoryview)
+
+
+__all__ = ["Array", "Batched", "Flat", "Hidden", "Layout", "is_tensor", "merge_fields", "owned", "split_fields"]

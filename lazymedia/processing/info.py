@@ -1,0 +1,378 @@
+"""What lazymedia knows about one Hugging Face processor, and how it runs it.
+
+Comes in: a processor, and one decoded item or one prompt at a time. Goes out: items processed alone, prompts laid out
+around them, and both merged as one call of the processor would return them. Never here: a cache, a request's life, or
+an event loop. The families that lazymedia knows are in `lazymedia.models`.
+
+Every item is processed alone, always. So an item's output never depends on its neighbours, and what a cache holds
+equals what a miss gives, by construction.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+
+from lazymedia.errors import BadRequestError, UnprocessableMediaError
+from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.media.io import MediaIO
+from lazymedia.parse.parser import MultiModalDataParser
+from lazymedia.processing.chat_style import ChatStyle
+from lazymedia.processing.fields import Array, Layout, merge_fields, owned, split_fields
+from lazymedia.processing.fingerprint import fingerprint
+from lazymedia.processing.hooks import HOOKS, process_alone
+from lazymedia.processing.items import ProcessedItem
+from lazymedia.processing.kwargs import PreparedKwargs, Wishes, merge_wishes, read_wishes
+from lazymedia.processing.pictures import as_picture
+from lazymedia.processing.prompt import Placeholder, PromptLayout, RenderedPrompt
+from lazymedia.processing.sizes import working_pixels
+
+ReturnTensors = Literal["np", "pt"]
+
+_DUMMY_SHAPE: Final = (336, 448, 3)
+"""Height, width, channels of the picture that warms a processor up: enough to enter every step."""
+
+
+class ProcessingInfo:
+    """One Hugging Face processor, as a processor of single items. Subclass it for a family that lazymedia does not
+    know.
+
+    A subclass names its outputs in `layouts`, and overrides what is special about it. It is safe to call from any
+    thread. The processor's settings are read when they are needed and identified once (`fingerprint`): change them
+    before.
+
+    Args:
+        hf_processor: An instance of a `transformers.ProcessorMixin` subclass.
+        media_io_kwargs: The operator's decoder options, by modality.
+        limits: What the operator allows.
+        return_tensors: ``"pt"`` for torch tensors, ``"np"`` for NumPy arrays. None takes torch where it is installed.
+    """
+
+    modalities: ClassVar[tuple[str, ...]] = ("image",)
+    """What the processor takes."""
+
+    layouts: ClassVar[Mapping[str, Mapping[str, Layout]]] = {}
+    """For each modality, each output of the processor and how it is merged."""
+
+    operator_only: ClassVar[frozenset[str]] = frozenset()
+    """Options of the processor that no request may choose, beside those of `kwargs.OPERATOR_ONLY`: such as change the
+    shapes that the model was built for."""
+
+    chat_style: ClassVar[ChatStyle | None] = None
+    """How a conversation is written where the processor has no chat template."""
+
+    torch_threads: ClassVar[int] = 1
+    """How many threads torch may take for one item; several items run side by side."""
+
+    def __init__(
+        self,
+        hf_processor: Any,
+        *,
+        media_io_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
+        limits: Limits | None = None,
+        return_tensors: ReturnTensors | None = None,
+    ) -> None:
+        self.hf_processor = hf_processor
+        self.limits = DEFAULT_LIMITS if limits is None else limits
+        self.media_io_kwargs = {modality: dict(kwargs) for modality, kwargs in (media_io_kwargs or {}).items()}
+        self.return_tensors: ReturnTensors = _default_tensors() if return_tensors is None else return_tensors
+        self._prompts = PromptLayout(hf_processor, self._placeholders())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {type(self.hf_processor).__name__}, {', '.join(self.modalities)}>"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What identifies the processor in the identity of every item: 64 hexadecimal digits. Taken once, in 0.1 s."""
+        own = type(self)
+        return fingerprint(
+            self.hf_processor, info=f"{own.__module__}.{own.__qualname__}", return_tensors=self.return_tensors
+        )
+
+    # Decoders
+
+    def media_io_class(self, modality: str) -> type[MediaIO[Any]]:
+        """The decoder class for a modality.
+
+        Raises:
+            UnprocessableMediaError: The processor does not take this modality. The client's fault.
+        """
+        self._check_modality(modality)
+        from lazymedia.media.image import ImageMediaIO
+
+        return ImageMediaIO
+
+    def get_media_io(self, modality: str, media_io_kwargs: Mapping[str, Any] | None = None) -> MediaIO[Any]:
+        """The decoder for a modality, under the operator's options and a request's, which win.
+
+        Args:
+            modality: One of `modalities`.
+            media_io_kwargs: The request's options for this modality.
+
+        Raises:
+            UnprocessableMediaError: An option of the request that there is none of, that is the operator's, or that has
+                no such value. The client's fault.
+            TypeError, ValueError: An option of the operator's that cannot be used. The operator's fault.
+        """
+        kind = self.media_io_class(modality)
+        runtime = dict(media_io_kwargs or {})
+        refused = sorted(str(name)[:64] for name in runtime if name == "limits" or not _takes(kind, name))
+        if refused:
+            raise UnprocessableMediaError(
+                f"media_io_kwargs: {', '.join(refused)} cannot be chosen for {modality}", modality=modality
+            )
+        merged = {"limits": self.limits} | kind.merge_kwargs(self.media_io_kwargs.get(modality), runtime)
+        try:
+            return kind(**merged)
+        except UnprocessableMediaError:
+            raise
+        except (TypeError, ValueError) as exc:
+            if not runtime:
+                raise
+            raise UnprocessableMediaError(
+                f"media_io_kwargs: {', '.join(sorted(runtime))} of {modality}: {exc}", modality=modality
+            ) from exc
+
+    def get_data_parser(self, media_io_kwargs: Mapping[str, Mapping[str, Any]] | None = None) -> MultiModalDataParser:
+        """What parses a request's media; pictures that came decoded are converted by the rules of the request's
+        decoder.
+
+        Args:
+            media_io_kwargs: The request's decoder options, by modality.
+
+        Raises:
+            UnprocessableMediaError: As `get_media_io`.
+        """
+        return MultiModalDataParser(image_io=self.get_media_io("image", (media_io_kwargs or {}).get("image")))
+
+    # Items
+
+    def prepare_kwargs(self, mm_processor_kwargs: Mapping[str, object] | PreparedKwargs | None) -> PreparedKwargs:
+        """A request's processor options, checked and merged with the processor's own. Once for each request (0.2 ms).
+
+        The result is opaque; every other method that takes options takes it as well.
+
+        Raises:
+            UnprocessableMediaError: An option that is unknown, the operator's, or of no use. The client's fault.
+        """
+        if isinstance(mm_processor_kwargs, PreparedKwargs):
+            return mm_processor_kwargs
+        wishes = read_wishes(self.hf_processor, self.modalities, mm_processor_kwargs or {}, self.operator_only)
+        return merge_wishes(self.hf_processor, self.rewrite_wishes(wishes), self.return_tensors)
+
+    def rewrite_wishes(self, wishes: Wishes) -> Wishes:
+        """A request's options, by modality, before they are merged. A family translates old spellings here."""
+        return wishes
+
+    def process_item(
+        self,
+        modality: str,
+        media: object,
+        mm_processor_kwargs: Mapping[str, object] | PreparedKwargs | None = None,
+    ) -> ProcessedItem:
+        """One item, processed alone. Synchronous; runs in a worker thread, under `torch_threads`.
+
+        Args:
+            modality: One of `modalities`.
+            media: Decoded media: a PIL image, an array or a tensor (`pictures.as_picture` says how axes are read).
+            mm_processor_kwargs: The request's options, as they are or prepared.
+
+        Raises:
+            UnprocessableMediaError: No picture, or one that would grow beyond the limits inside the processor. The
+                item's fault, as are the next:
+            ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError: The processor cannot take it. Raised as
+                the processor raised them; a bare RuntimeError of torch's comes as a ValueError.
+            MemoryError, NotImplementedError, ImportError: Not the item's fault.
+        """
+        self._check_modality(modality)
+        kwargs = self.prepare_kwargs(mm_processor_kwargs)
+        picture = as_picture(media)
+        self.check_picture(picture.height, picture.width, kwargs.settings[modality])
+        outputs, text = process_alone(
+            self.hf_processor,
+            modality,
+            picture.media,
+            {**kwargs.by_modality[modality], **picture.options},
+            self.torch_threads,
+        )
+        features, hidden = split_fields(outputs, self.layouts[modality])
+        features = {name: owned(array, picture.media) for name, array in features.items()}
+        return ProcessedItem(features, hidden, self._prompts.replacement(modality, text))
+
+    def check_picture(self, height: int, width: int, settings: Mapping[str, Any]) -> None:
+        """Refuse a picture that would become too large inside the processor, before it does.
+
+        Args:
+            height: Pixels.
+            width: Pixels.
+            settings: Those in force for pictures.
+
+        Raises:
+            UnprocessableMediaError: The picture, or the sizes that the request chose, are at fault.
+        """
+        pixels = self.working_pixels(height, width, settings)
+        if pixels > self.limits.max_image_pixels:
+            raise UnprocessableMediaError(
+                f"the processor would make {pixels} pixels out of a picture of {width} x {height}; "
+                f"{self.limits.max_image_pixels} are allowed"
+            )
+
+    def working_pixels(self, height: int, width: int, settings: Mapping[str, Any]) -> int:
+        """Pixels of the largest picture that the processor makes out of one of this size."""
+        return working_pixels(height, width, settings)
+
+    def merge(self, modality: str, items: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+        """The features of all items of a modality, keys and shapes as in one call of the processor.
+
+        One item's arrays are returned as they are, not copied.
+
+        Raises:
+            UnprocessableMediaError: The items' shapes cannot be joined, as when a request turned resizing off.
+        """
+        return merge_fields(items, self.layouts[modality])
+
+    def dummy_item(self, modality: str) -> Any:
+        """Media that the processor can take, to warm it up with."""
+        self._check_modality(modality)
+        return np.zeros(_DUMMY_SHAPE, np.uint8)
+
+    def warm_up(self) -> None:
+        """Process one dummy item of each modality and lay out its prompt, so that no request pays for what is done
+        once.
+
+        Raises:
+            Exception: Whatever the processor raises.
+        """
+        for modality in self.modalities:
+            item = self.process_item(modality, self.dummy_item(modality))
+            self.build_prompt(self.placeholder(modality), {modality: [item]})
+
+    # Prompts
+
+    def placeholder(self, modality: str) -> str:
+        """What stands for one item in a prompt, such as ``"<image>"``."""
+        self._check_modality(modality)
+        return self._prompts.placeholders[modality].text
+
+    def build_prompt(
+        self,
+        prompt: str,
+        items: Mapping[str, Sequence[ProcessedItem]],
+        mm_processor_kwargs: Mapping[str, object] | PreparedKwargs | None = None,
+    ) -> RenderedPrompt:
+        """The prompt's tokens, with each placeholder replaced by what its item needs.
+
+        Args:
+            prompt: Text with one placeholder for each item; each modality's items in the order of its placeholders.
+            items: The processed items, by modality.
+            mm_processor_kwargs: The request's options, as they are or prepared.
+
+        Raises:
+            BadRequestError: The numbers of placeholders and items differ, or the text is no Unicode. The client's
+                fault.
+        """
+        kwargs = self.prepare_kwargs(mm_processor_kwargs)
+        replacements = {modality: [item.replacement for item in of_modality] for modality, of_modality in items.items()}
+        return self._prompts.lay_out(prompt, replacements, kwargs.text, mm_token_type_ids=kwargs.mm_token_type_ids)
+
+    def text_outputs(self, rendered: RenderedPrompt) -> dict[str, Array]:
+        """What one call of the processor returns beside the features: ``input_ids`` and the like, each of shape (1,
+        tokens).
+        """
+        from transformers import BatchFeature
+
+        outputs: dict[str, list[list[int]]] = {"input_ids": [rendered.token_ids]}
+        outputs |= {name: [values] for name, values in rendered.outputs.items()}
+        if rendered.mm_token_type_ids:
+            outputs["mm_token_type_ids"] = self.token_types(rendered)
+        unused = self.hf_processor.unused_input_names
+        kept = {name: values for name, values in outputs.items() if name not in unused}
+        return dict(BatchFeature(kept, tensor_type=self.return_tensors))
+
+    def token_types(self, rendered: RenderedPrompt) -> list[list[int]]:
+        """The modality of each token, numbered as the processor does it."""
+        types: list[list[int]] = self.hf_processor.create_mm_token_type_ids([rendered.token_ids])
+        return types
+
+    def apply_chat_template(self, messages: Sequence[Mapping[str, object]]) -> str:
+        """A conversation as a prompt that asks for the next answer, with one placeholder for each item.
+
+        The processor's template is used, or its tokenizer's, or `chat_style` where neither has one. A
+        beginning-of-sequence token that the template writes is left out where the tokenizer writes it anyway, or the
+        prompt would begin with two. A user's text that contains a placeholder counts as one.
+
+        Args:
+            messages: In Hugging Face's form: ``content`` is text or a list of ``{"type": "text", "text": …}`` and
+                ``{"type": "image"}``.
+
+        Raises:
+            BadRequestError: The template refuses the messages. The client's fault.
+            ImportError: A template needs jinja2, which is not installed.
+        """
+        if not messages:
+            raise BadRequestError("a conversation has no messages")
+        tokenizer = self.hf_processor.tokenizer
+        template = getattr(self.hf_processor, "chat_template", None) or getattr(tokenizer, "chat_template", None)
+        if template is None:
+            if self.chat_style is None:
+                raise NotImplementedError(f"neither the processor nor {type(self).__name__} knows how to write a chat")
+            texts = {modality: placeholder.text for modality, placeholder in self._prompts.placeholders.items()}
+            return self.chat_style.render(messages, texts)
+        if isinstance(template, Mapping):
+            template = template["default"]
+        import jinja2
+
+        try:
+            prompt: str = self.hf_processor.apply_chat_template(
+                [dict(message) for message in messages],
+                chat_template=template,
+                add_generation_prompt=True,
+                tokenize=False,
+            )
+        except (jinja2.TemplateError, TypeError) as exc:
+            raise BadRequestError(f"the chat template refuses the messages: {exc}") from exc
+        bos = tokenizer.bos_token
+        if (
+            bos
+            and prompt.startswith(bos)
+            and self._prompts.tokenize("", {})["input_ids"][:1] == [tokenizer.bos_token_id]
+        ):
+            return prompt[len(bos) :]
+        return prompt
+
+    def _placeholders(self) -> dict[str, Placeholder]:
+        """What stands for an item of each modality, as the processor says."""
+        found: dict[str, Placeholder] = {}
+        for modality in self.modalities:
+            hooks = HOOKS[modality]
+            text = getattr(self.hf_processor, hooks.token, None)
+            if text is None:
+                continue
+            token_id = getattr(self.hf_processor, f"{hooks.token}_id", None)
+            embeds = frozenset(getattr(self.hf_processor, f"{hooks.token}_ids", [token_id])) - {None}
+            found[modality] = Placeholder(text, token_id, embeds, hooks.replacements)
+        return found
+
+    def _check_modality(self, modality: str) -> None:
+        if modality not in self.modalities:
+            raise UnprocessableMediaError(
+                f"this model takes {', '.join(self.modalities)}, not {modality[:32]}", modality=modality
+            )
+
+
+def _takes(kind: type, name: object) -> bool:
+    parameters = inspect.signature(kind).parameters
+    return name in parameters or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+
+
+def _default_tensors() -> ReturnTensors:
+    from transformers.utils import is_torch_available
+
+    return "pt" if is_torch_available() else "np"
+
+
+__all__ = ["ProcessingInfo", "ReturnTensors"]

@@ -1,0 +1,161 @@
+"""A request's options for the processor: which it may choose, and what holds in the end.
+
+Comes in: ``mm_processor_kwargs`` of a request, flat or grouped by modality. Goes out: `PreparedKwargs`, merged with the
+processor's own settings. Never here: an item.
+
+Hugging Face ignores an option that it does not know, with a line in a log. Here it is refused, or a misspelt option
+would silently not hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lazymedia.errors import UnprocessableMediaError
+from lazymedia.processing.hooks import HOOKS
+from lazymedia.processing.sizes import settings_in_force
+
+OPERATOR_ONLY: Final = frozenset(
+    {
+        "add_special_tokens",
+        "audio",
+        "common_kwargs",
+        "data_format",
+        "device",
+        "image_seq_length",
+        "images",
+        "input_data_format",
+        "max_length",
+        "pad_to_multiple_of",
+        "padding",
+        "padding_side",
+        "sanitize_control_tokens",
+        "stride",
+        "text",
+        "text_kwargs",
+        "truncation",
+        "verbose",
+        "videos",
+    }
+)
+"""Options that no request may choose, beside all that begin with ``return_``: they decide in which form outputs are
+handed on, where they are made, or what a prompt's text becomes."""
+
+_GROUPS: Final = frozenset({"images_kwargs", "videos_kwargs", "audio_kwargs"})
+_TEXT_OUTPUTS: Final = ("return_tensors", "return_mm_token_type_ids", "return_text_replacement_offsets")
+
+Wishes = dict[str, dict[str, Any]]
+"""Options that a request chose, by modality."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedKwargs:
+    """The options that hold for one request. Made once, given to every call that the request causes.
+
+    Attributes:
+        by_modality: What each modality's part of the processor is called with.
+        settings: Every setting of that part, those of its own that nobody changed included; sizes in one form.
+        text: What the tokenizer is called with.
+        mm_token_type_ids: Whether the modality of each token belongs to the output.
+    """
+
+    by_modality: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Mapping[str, Any]]
+    text: Mapping[str, Any]
+    mm_token_type_ids: bool
+
+
+def read_wishes(
+    hf_processor: Any, modalities: Iterable[str], request: Mapping[str, object], operator_only: Collection[str]
+) -> Wishes:
+    """A request's options by modality, each known and each the request's to choose.
+
+    Raises:
+        UnprocessableMediaError: An option that is the operator's, unknown, or given twice. The client's fault.
+    """
+    wishes: Wishes = {modality: {} for modality in modalities}
+    group_of = {HOOKS[modality].group: modality for modality in wishes}
+    known = {modality: _known(hf_processor, modality) for modality in wishes}
+    for name, value in request.items():
+        _check_choice(name, operator_only)
+        if name in _GROUPS:
+            modality = group_of.get(name)
+            if modality is None or not isinstance(value, Mapping):
+                raise UnprocessableMediaError(f"mm_processor_kwargs: {name} must be options of {', '.join(wishes)}")
+            for inner, inner_value in value.items():
+                _check_choice(inner, operator_only)
+                _add(wishes[modality], inner, inner_value, known[modality])
+            continue
+        concerned = [modality for modality in wishes if name in known[modality]]
+        for modality in concerned or list(wishes)[:1]:
+            _add(wishes[modality], name, value, known[modality])
+    return wishes
+
+
+def merge_wishes(hf_processor: Any, wishes: Wishes, return_tensors: str) -> PreparedKwargs:
+    """What holds in the end: the request's wishes over the processor's own settings.
+
+    Raises:
+        UnprocessableMediaError: A value that the processor does not accept. The client's fault.
+    """
+    groups = {HOOKS[modality].group: chosen for modality, chosen in wishes.items() if chosen}
+    try:
+        merged = hf_processor._merge_kwargs(  # noqa: SLF001  # the step of the processor's call that has no public name
+            tokenizer_init_kwargs=hf_processor.tokenizer.init_kwargs, return_tensors=return_tensors, **groups
+        )
+        by_modality = {modality: merged[HOOKS[modality].group] for modality in wishes}
+        settings = {
+            modality: settings_in_force(getattr(hf_processor, HOOKS[modality].part), kwargs)
+            for modality, kwargs in by_modality.items()
+        }
+    except Exception as exc:
+        if not groups:
+            raise
+        names = sorted(name for chosen in wishes.values() for name in chosen)
+        raise UnprocessableMediaError(f"mm_processor_kwargs: {', '.join(names)}: {exc}") from exc
+    text = dict(merged["text_kwargs"])
+    mm_token_type_ids = text.get("return_mm_token_type_ids", merged.get("return_mm_token_type_ids", False))
+    text = {name: value for name, value in text.items() if name not in _TEXT_OUTPUTS}
+    return PreparedKwargs(by_modality, settings, text, bool(mm_token_type_ids))
+
+
+def _known(hf_processor: Any, modality: str) -> frozenset[str]:
+    hooks = HOOKS[modality]
+    declared = hf_processor.valid_processor_kwargs.__annotations__[hooks.group].__annotations__
+    own = getattr(getattr(hf_processor, hooks.part, None), "valid_kwargs", None)
+    return frozenset(declared) | frozenset(getattr(own, "__annotations__", {}))
+
+
+def _check_choice(name: object, operator_only: Collection[str]) -> None:
+    if not isinstance(name, str):
+        raise UnprocessableMediaError(f"mm_processor_kwargs: an option's name is text, not {type(name).__name__}")
+    if name in OPERATOR_ONLY or name in operator_only or name.startswith("return_"):
+        raise UnprocessableMediaError(f"mm_processor_kwargs: {_short(name)} cannot be chosen by a request")
+
+
+def _add(chosen: dict[str, Any], name: str, value: object, known: frozenset[str]) -> None:
+    if name not in known:
+        raise UnprocessableMediaError(f"mm_processor_kwargs: the processor has no option {_short(name)}")
+    if name in chosen:
+        raise UnprocessableMediaError(f"mm_processor_kwargs: {name} is given twice")
+    if not _is_finite(value):
+        raise UnprocessableMediaError(f"mm_processor_kwargs: {name} must be finite numbers, not deeply nested")
+    chosen[name] = value
+
+
+def _is_finite(value: object, depth: int = 8) -> bool:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return depth > 0 and all(_is_finite(element, depth - 1) for element in value)
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 64 else f"{name[:61]}..."
+
+
+__all__ = ["OPERATOR_ONLY", "PreparedKwargs", "Wishes", "merge_wishes", "read_wishes"]

@@ -1,0 +1,291 @@
+"""From a prompt with one placeholder for each item to the token ids that a model takes.
+
+Comes in: text, and what each item's placeholder becomes. Goes out: token ids, and where in them each item's tokens
+stand.
+Never here: pixels or samples; a cached item needs none to be laid out.
+
+Two ways lead to the same tokens:
+
+* *splice*: tokenise the prompt as it is and put each item's cached tokens where its placeholder's token stands. It
+  costs next to nothing, and is taken where `tokens.Seams` shows it to be exact.
+* *retokenise*: let the processor expand the text and tokenise that, then find each item's tokens by their characters.
+"""
+
+from __future__ import annotations
+
+import threading
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazymedia.errors import BadRequestError
+from lazymedia.processing.items import Replacement
+from lazymedia.processing.tokens import Seams, changes_no_token, compact
+
+_REMEMBERED: Final = 64
+"""Replacements whose tokens are kept: most pictures become one of few texts, and tokenising takes 0.5 ms in LLaVA."""
+_SPLICED: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
+"""Tokenizer outputs whose value for a whole text is that of its tokens, one by one."""
+
+
+_LOST: Final = "some of the items' tokens get lost: with them, the prompt is longer than the tokenizer is set to allow"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlaceholderRange:
+    """Where one item's tokens stand in a prompt's token ids.
+
+    Attributes:
+        offset: Position of the first.
+        length: How many there are.
+        is_embed: For each, whether the model puts one of the item's embeddings there (the others are text, such as row
+            and column marks); read-only, bool, shape (length,). Always given, so that nobody has to treat None apart.
+    """
+
+    offset: int
+    length: int
+    is_embed: NDArray[np.bool_]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, PlaceholderRange)
+            and (self.offset, self.length) == (other.offset, other.length)
+            and np.array_equal(self.is_embed, other.is_embed)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.offset, self.length))
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPrompt:
+    """A prompt, laid out.
+
+    Attributes:
+        token_ids: Token ids of the whole text.
+        placeholders: For each modality that has a placeholder, where each item's tokens stand, in the order of the
+            items.
+        outputs: The tokenizer's other outputs, such as ``attention_mask``, one value for each token.
+        mm_token_type_ids: Whether the processor also returns the modality of each token.
+    """
+
+    token_ids: list[int]
+    placeholders: dict[str, list[PlaceholderRange]]
+    outputs: Mapping[str, list[int]]
+    mm_token_type_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """The token by which a prompt says "here is one item of this modality".
+
+    Attributes:
+        text: As it stands in a prompt, such as ``"<image>"``.
+        token_id: Its token; None where the tokenizer has none for it.
+        embed_ids: Tokens, in what it becomes, that the model replaces by embeddings.
+        argument: How the processor's ``get_text_with_replacements`` names this modality's replacements.
+    """
+
+    text: str
+    token_id: int | None
+    embed_ids: frozenset[int]
+    argument: str
+
+
+@dataclass
+class PromptLayout:
+    """Lays out prompts for one processor.
+
+    Args:
+        hf_processor: Its ``get_text_with_replacements`` and ``tokenizer`` are used.
+        placeholders: By modality.
+    """
+
+    hf_processor: Any
+    placeholders: Mapping[str, Placeholder]
+    _seams: Seams = field(init=False)
+    _known: dict[tuple[str, str], Replacement] = field(init=False, default_factory=dict)
+    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    """A fast tokenizer holds its padding and truncation as state, and refuses to be changed while another thread uses
+    it."""
+
+    def __post_init__(self) -> None:
+        self._seams = Seams(self.hf_processor.tokenizer)
+
+    def replacement(self, modality: str, text: str) -> Replacement:
+        """What an item's placeholder becomes, with its tokens where they are the same in every prompt."""
+        placeholder = self.placeholders.get(modality)
+        if placeholder is None or not self._seams.is_clean(placeholder.token_id):
+            return Replacement(text)
+        known = self._known.get((modality, text))
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[modality, text] = self._tokenized(text, placeholder)
+        return known
+
+    def _tokenized(self, text: str, placeholder: Placeholder) -> Replacement:
+        found = self.tokenize(text, {"add_special_tokens": False, "return_attention_mask": False, "verbose": False})
+        token_ids = compact(found["input_ids"])
+        if not self._seams.encloses(text, token_ids):
+            return Replacement(text)
+        return Replacement(text, token_ids, _mask(token_ids, placeholder.embed_ids))
+
+    def lay_out(
+        self,
+        prompt: str,
+        replacements: Mapping[str, Sequence[Replacement]],
+        text_kwargs: Mapping[str, Any],
+        *,
+        mm_token_type_ids: bool = False,
+    ) -> RenderedPrompt:
+        """The prompt with every placeholder replaced, the quick way where that is exact.
+
+        Raises:
+            BadRequestError: The numbers of placeholders and items differ, or the tokenizer cuts an item's tokens off.
+                The client's fault.
+        """
+        try:
+            prompt.encode()
+        except UnicodeEncodeError as exc:
+            raise BadRequestError("the prompt is no Unicode text: it holds half a surrogate pair") from exc
+        self._check_counts(prompt, replacements)
+        # What has no placeholder leaves no trace in the text.
+        placed = {modality: items for modality, items in replacements.items() if modality in self.placeholders}
+        rendered = self.splice(prompt, placed, text_kwargs) or self.retokenise(prompt, placed, text_kwargs)
+        return replace(rendered, mm_token_type_ids=mm_token_type_ids) if mm_token_type_ids else rendered
+
+    def splice(
+        self, prompt: str, replacements: Mapping[str, Sequence[Replacement]], text_kwargs: Mapping[str, Any]
+    ) -> RenderedPrompt | None:
+        """Put each item's tokens where its placeholder's token stands. None where the result might differ."""
+        if not changes_no_token(text_kwargs) or not self._can_splice(prompt, replacements):
+            return None
+        encoded = self.tokenize([prompt], text_kwargs)
+        if not set(encoded) <= _SPLICED:
+            return None
+        columns: dict[str, list[int]] = {name: values[0] for name, values in encoded.items()}
+        modality_of = {self.placeholders[modality].token_id: modality for modality in replacements}
+        places = [
+            (place, modality_of[token]) for place, token in enumerate(columns["input_ids"]) if token in modality_of
+        ]
+        queues = {modality: iter(items) for modality, items in replacements.items()}
+        if any(sum(m == modality for _, m in places) != len(items) for modality, items in replacements.items()):
+            return None
+
+        spliced: dict[str, list[int]] = {name: [] for name in columns}
+        token_ids = spliced["input_ids"]
+        found: dict[str, list[PlaceholderRange]] = {modality: [] for modality in replacements}
+        start = 0
+        for place, modality in places:
+            replacement = next(queues[modality])
+            assert replacement.token_ids is not None  # see _can_splice
+            assert replacement.is_embed is not None
+            length = len(replacement.token_ids)
+            for name, values in columns.items():
+                spliced[name] += values[start:place]
+                if name != "input_ids":
+                    spliced[name] += [values[place]] * length
+            found[modality].append(PlaceholderRange(len(token_ids), length, replacement.is_embed))
+            token_ids += replacement.token_ids
+            start = place + 1
+        for name, values in columns.items():
+            spliced[name] += values[start:]
+        del spliced["input_ids"]
+        return RenderedPrompt(token_ids, found, spliced)
+
+    def retokenise(
+        self, prompt: str, replacements: Mapping[str, Sequence[Replacement]], text_kwargs: Mapping[str, Any]
+    ) -> RenderedPrompt:
+        """Expand the text as the processor does, tokenise it, and find each item's tokens by their characters.
+
+        Raises:
+            BadRequestError: As `lay_out`.
+            NotImplementedError: The tokenizer does not tell which characters a token stands for.
+        """
+        if not self.hf_processor.tokenizer.is_fast:
+            raise NotImplementedError("laying out a prompt needs a fast tokenizer, which knows where each token stands")
+        texts = {
+            self.placeholders[modality].argument: [item.text for item in items]
+            for modality, items in replacements.items()
+        }
+        (expanded,), offsets = self.hf_processor.get_text_with_replacements([prompt], **texts)
+        spans = offsets[0] if offsets else []
+        for modality, items in replacements.items():
+            self._check_count(modality, sum(span["type"] == modality for span in spans), len(items))
+        encoded = self.tokenize([expanded], text_kwargs)
+        self._check_whole(expanded, encoded, list(replacements))
+        columns = {name: list(values[0]) for name, values in encoded.items()}
+        token_ids = columns.pop("input_ids")
+        found: dict[str, list[PlaceholderRange]] = {modality: [] for modality in replacements}
+        for span in spans:
+            first, last = _tokens_of(encoded, *span["new_span"])
+            mask = _mask(token_ids[first : last + 1], self.placeholders[span["type"]].embed_ids)
+            found[span["type"]].append(PlaceholderRange(first, last - first + 1, mask))
+        return RenderedPrompt(token_ids, found, columns)
+
+    def tokenize(self, text: str | list[str], text_kwargs: Mapping[str, Any]) -> Any:
+        """The tokenizer's output, as from any thread."""
+        with self._lock:
+            return self.hf_processor.tokenizer(text, **text_kwargs)
+
+    def _check_whole(self, expanded: str, encoded: Any, modalities: list[str]) -> None:
+        """Refuse a prompt that lost some of an item's tokens, to truncation as a rule: a model fails on the rest."""
+        check = getattr(self.hf_processor, "_check_special_mm_tokens", None)
+        try:
+            if check is not None and modalities:
+                check([expanded], encoded, modalities)
+        except ValueError as exc:
+            raise BadRequestError(_LOST) from exc
+
+    def _can_splice(self, prompt: str, replacements: Mapping[str, Sequence[Replacement]]) -> bool:
+        for modality, items in replacements.items():
+            if any(item.token_ids is None for item in items):
+                return False
+            # Hugging Face leaves a placeholder alone that a private character before it marks as the user's own text.
+            if any(
+                unicodedata.category(before) == "Co" for before in _before(prompt, self.placeholders[modality].text)
+            ):
+                return False
+        return True
+
+    def _check_counts(self, prompt: str, replacements: Mapping[str, Sequence[Replacement]]) -> None:
+        for modality, placeholder in self.placeholders.items():
+            self._check_count(modality, prompt.count(placeholder.text), len(replacements.get(modality, ())))
+
+    def _check_count(self, modality: str, placeholders: int, items: int) -> None:
+        if placeholders != items:
+            raise BadRequestError(
+                f"the prompt has {placeholders} of the placeholder {self.placeholders[modality].text} for {items} "
+                f"item(s) of {modality}"
+            )
+
+
+def _before(prompt: str, placeholder: str) -> list[str]:
+    """The last character of each part that a placeholder follows."""
+    return [part[-1] for part in prompt.split(placeholder)[:-1] if part]
+
+
+def _mask(token_ids: Sequence[int], embed_ids: frozenset[int]) -> NDArray[np.bool_]:
+    mask = np.fromiter((token_id in embed_ids for token_id in token_ids), np.bool_, len(token_ids))
+    mask.flags.writeable = False
+    return mask
+
+
+def _tokens_of(encoded: Any, start: int, end: int) -> tuple[int, int]:
+    """The first and the last token that stand for any character in a span."""
+    tokens = [encoded.char_to_token(0, start), encoded.char_to_token(0, end - 1)]
+    if None in tokens:
+        # A character may belong to no token: white space that a tokenizer drops, or what truncation cut off.
+        inside = [token for char in range(start, end) if (token := encoded.char_to_token(0, char)) is not None]
+        if not inside:
+            raise BadRequestError(_LOST)
+        tokens = [inside[0], inside[-1]]
+    return tokens[0], tokens[1]
+
+
+__all__ = ["Placeholder", "PlaceholderRange", "PromptLayout", "RenderedPrompt"]
