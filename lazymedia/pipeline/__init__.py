@@ -2,7 +2,9 @@
 
 * `decodes`: decode jobs, each owned by a request's nursery
 * `state`: one request between its phases
-* `processor`: what requests share: limiters, cache, warm-up; opening and ending requests
+* `processor`: what requests share: limiters and cache; opening and ending requests
+* `warm_up`: what runs before any request
+* `blocking`: callers without an event loop
 
 Shell: may import anyio; runs the plain functions of `processing` in worker threads.
 """

@@ -21,16 +21,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 from weakref import WeakSet
 
 import anyio
-from anyio import CapacityLimiter, from_thread
-from anyio.lowlevel import EventLoopToken, current_token
+from anyio import CapacityLimiter
 
 from lazymedia.cache import CacheStats, ProcessorCache
-from lazymedia.errors import LazyMediaError, OverlapError, OverloadedError, UnprocessableMediaError
-from lazymedia.hops import Hop, in_hop, run_in_thread
+from lazymedia.errors import OverlapError, OverloadedError, UnprocessableMediaError
+from lazymedia.hops import run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.ref import MediaRef
+from lazymedia.pipeline.blocking import OwnersLoop
 from lazymedia.pipeline.decodes import Turns
 from lazymedia.pipeline.state import MultiModalApplyState
+from lazymedia.pipeline.warm_up import WarmUp
 from lazymedia.processing.inputs import ProcessorInputs
 from lazymedia.processing.outputs import MultiModalInputs
 from lazymedia.processing.phases import NeedDecodes, finish, look, places_of
@@ -107,7 +108,6 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self.on_commit = on_commit
         self._decode_workers = decode_workers or _usable_cores()
         self._warm_up_on_entering = warm_up == "background"
-        self._warm_up_state = "none"
         self._told_why_whole = False
         self._phase = threading.Lock()
         self._entered = self._closing = False
@@ -121,18 +121,18 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self.serial = CapacityLimiter(1)
         self.decodes = CapacityLimiter(self._decode_workers)
         self.turns = Turns()
-        self._warm_up_threads = CapacityLimiter(1)
+        threads = CapacityLimiter(1)
         self._quiet = anyio.Event()
-        self._token: EventLoopToken = current_token()
-        self._loop_thread = threading.get_ident()
+        self._loop = OwnersLoop.current()
         # Reads the tokenizer's whole vocabulary the first time.
-        self.model_id = await run_in_thread(lambda: self.info.fingerprint, self._warm_up_threads)
+        self.model_id = await run_in_thread(lambda: self.info.fingerprint, threads)
         async with anyio.create_task_group() as nursery:
             self._nursery: TaskGroup = nursery
+            self._warm_up = WarmUp(partial(self.exclusively, self.info.warm_up), nursery, self.serial, threads)
             self._entered = True
             try:
                 if self._warm_up_on_entering:
-                    self._start_warm_up()
+                    self._warm_up.start()
                 yield self
             finally:
                 self._close()
@@ -253,20 +253,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
                 itself; or the processor is not entered. The caller's fault.
         """
         self._refuse_if_not_open()
-        if threading.get_ident() == self._loop_thread or in_hop.get():
-            raise RuntimeError("apply_blocking() would wait for itself here; await apply() instead")
-        try:
-            return from_thread.run(self.apply, inputs, token=self._token)
-        except LazyMediaError:
-            raise
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except Exception as exc:
-            if type(exc).__name__ == "RunFinishedError":  # anyio's and trio's, of which only one can be named here
-                raise self._closed() from exc
-            raise
-        except BaseException as exc:  # the loop's own cancellation, which means nothing in this thread
-            raise self._closed() from exc
+        return self._loop.run(self.apply, inputs)
 
     # --- one request in one piece -------------------------------------------------------------------------------------
 
@@ -331,38 +318,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             Exception: Whatever the processor raised.
         """
         self._refuse_if_not_open()
-        hop = Hop(partial(self.exclusively, self._warm), self.serial)
-        await self._nursery.start_soon(hop.run, name="warm-up").wait()
-        hop.outcome.unwrap()
-
-    def _start_warm_up(self) -> None:
-        badge = object()
-        self.serial.acquire_on_behalf_of_nowait(badge)
-        self._warm_up_state = "running"
-        self._nursery.start_soon(self._warm_up_under, badge, name="warm-up")
-
-    async def _warm_up_under(self, badge: object) -> None:
-        """The token is ours already; the thread hop goes through a limiter of its own, since one token admits one
-        holder.
-        """
-        hop = Hop(partial(self.exclusively, self._warm), self._warm_up_threads)
-        try:
-            await hop.run()
-        finally:
-            self.serial.release_on_behalf_of(badge)
-
-    def _warm(self) -> None:
-        """Runs in a worker thread. A failure is kept for `statistics` and logged; a request will tell it to its
-        client.
-        """
-        self._warm_up_state = "running"
-        try:
-            self.info.warm_up()
-        except Exception as exc:
-            self._warm_up_state = f"failed: {type(exc).__name__}"
-            log.warning("the warm-up failed; requests will be tried all the same", exc_info=True)
-            raise
-        self._warm_up_state = "done"
+        await self._warm_up.wait()
 
     # --- what states use ----------------------------------------------------------------------------------------------
 
@@ -391,7 +347,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             decode_slots=int(self.decodes.total_tokens),
             phase_running=self.serial.borrowed_tokens > 0,
             waiting_phases=self.serial.statistics().tasks_waiting,
-            warm_up=self._warm_up_state,
+            warm_up=self._warm_up.state,
             cache=None if self.cache is None else self.cache.stats(),
         )
 

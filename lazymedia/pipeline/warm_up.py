@@ -1,0 +1,81 @@
+"""A model's first request, made by nobody: it pays for what is done once.
+
+Comes in: what to run, and the serial limiter. Goes out: a state for statistics. Never here: what a warm-up processes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, final
+
+from anyio import CapacityLimiter
+
+from lazymedia.hops import Hop
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+log = logging.getLogger("lazymedia.pipeline")
+
+
+@final
+class WarmUp:
+    """Runs a warm-up alone among all phases.
+
+    Args:
+        run: The warm-up, for a worker thread.
+        nursery: Owns it.
+        serial: The limiter that keeps phases apart.
+        threads: Another limiter, for the hop of a warm-up that holds the token already.
+
+    Attributes:
+        state: ``"none"``, ``"running"``, ``"done"``, or ``"failed: ..."`` with the class of the failure.
+    """
+
+    def __init__(
+        self, run: Callable[[], None], nursery: TaskGroup, serial: CapacityLimiter, threads: CapacityLimiter
+    ) -> None:
+        self.state = "none"
+        self._run = run
+        self._nursery = nursery
+        self._serial = serial
+        self._threads = threads
+
+    def start(self) -> None:
+        """Start it in the background, ahead of every phase that begins after this call returns.
+
+        The token is taken here and now: a child that took it might be started after a request's.
+        """
+        badge = object()
+        self._serial.acquire_on_behalf_of_nowait(badge)
+        self.state = "running"
+        self._nursery.start_soon(self._run_under, badge, name="warm-up")
+
+    async def _run_under(self, badge: object) -> None:
+        hop = Hop(self._recorded, self._threads)
+        try:
+            await hop.run()
+        finally:
+            self._serial.release_on_behalf_of(badge)
+
+    async def wait(self) -> None:
+        """Run it once more, in turn with the phases, and raise what it raises."""
+        hop = Hop(self._recorded, self._serial)
+        await self._nursery.start_soon(partial(hop.run), name="warm-up").wait()
+        hop.outcome.unwrap()
+
+    def _recorded(self) -> None:
+        """In a worker thread. A failure is kept and logged; a request that fails likewise tells it to its client."""
+        self.state = "running"
+        try:
+            self._run()
+        except Exception as exc:
+            self.state = f"failed: {type(exc).__name__}"
+            log.warning("the warm-up failed; requests are tried all the same", exc_info=True)
+            raise
+        self.state = "done"
+
+
+__all__ = ["WarmUp"]
