@@ -42,7 +42,10 @@ SIDEWAYS = {
 }
 """Lower, but none of its business."""
 
-FETCH_SEES_OF_MEDIA = {"lazymedia.media", *(f"lazymedia.media.{name}" for name in ("io", "ref", "spec", *media.__all__))}
+FETCH_SEES_OF_MEDIA = {
+    "lazymedia.media",
+    *(f"lazymedia.media.{name}" for name in ("io", "ref", "spec", *media.__all__)),
+}
 
 FOREIGN: dict[str, set[str]] = {
     "anyio": {f"{name}.py" for name in ("hops", "renderer", "offline")}

@@ -34,7 +34,7 @@ from lazymedia.pipeline.state import MultiModalApplyState
 from lazymedia.pipeline.warm_up import WarmUp
 from lazymedia.processing.inputs import ProcessorInputs
 from lazymedia.processing.outputs import MultiModalInputs
-from lazymedia.processing.phases import NeedDecodes, finish, look, places_of
+from lazymedia.processing.phases import NeedDecodes, everything_to_decode, finish, look, places_of
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -274,16 +274,9 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             self._told_why_whole = True
             names = ", ".join(self._overridden())
             log.debug("requests run in one phase instead of two: %s overrides %s", type(self).__name__, names)
-        inputs = state.inputs
-        state.decode(
-            tuple(
-                (modality, index)
-                for modality, index in places_of(inputs)
-                if isinstance(raw := inputs.mm_data_items[modality].get_raw(index), MediaRef) and not raw.is_decoded
-            )
-        )
+        state.decode(everything_to_decode(state.inputs, self.limits))
         await state.wait_decodes()
-        return await state.run_serially(partial(self._cached_apply_hf_processor, inputs))
+        return await state.run_serially(partial(self._cached_apply_hf_processor, state.inputs))
 
     def _cached_apply_hf_processor(self, inputs: ProcessorInputs) -> MultiModalInputs:
         """Both phases of a request whose references are decoded, in one go. Override to replace caching and processing.

@@ -103,9 +103,7 @@ def look(inputs: ProcessorInputs, model_id: str, algorithm: Algorithm, limits: L
         _refuse_absent(
             inputs, [place for place in places_of(inputs) if _raw(inputs, place) is None], model_id, algorithm
         )
-        places = tuple(place for place in places_of(inputs) if _undecoded(inputs, place))
-        _admit(inputs, places, limits)
-        return Looked(None, {}, places, clock.seconds)
+        return Looked(None, {}, everything_to_decode(inputs, limits), clock.seconds)
     with clock.stage("get_mm_hashes"):
         hashes = inputs.get_mm_hashes(model_id, algorithm)
     with clock.stage("get_cache_missing_items"):
@@ -116,6 +114,17 @@ def look(inputs: ProcessorInputs, model_id: str, algorithm: Algorithm, limits: L
         places = tuple(place for place in missing if _undecoded(inputs, place))
     _admit(inputs, places, limits)
     return Looked(hashes, pins, places, clock.seconds)
+
+
+def everything_to_decode(inputs: ProcessorInputs, limits: Limits) -> tuple[Place, ...]:
+    """Every item that is not decoded yet, in request order.
+
+    Raises:
+        UnprocessableMediaError: They would take more memory together than a request may.
+    """
+    places = tuple(place for place in places_of(inputs) if _undecoded(inputs, place))
+    _admit(inputs, places, limits)
+    return places
 
 
 def finish(
@@ -297,4 +306,4 @@ def _admit(inputs: ProcessorInputs, places: tuple[Place, ...], limits: Limits) -
             )
 
 
-__all__ = ["Clock", "Looked", "NeedDecodes", "Place", "finish", "look", "places_of"]
+__all__ = ["Clock", "Looked", "NeedDecodes", "Place", "everything_to_decode", "finish", "look", "places_of"]
