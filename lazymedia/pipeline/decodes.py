@@ -12,13 +12,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, final
 
 import anyio
+from anyio import CapacityLimiter
 
 from lazymedia.errors import DecoderCrashedError, LazyMediaError, ReleasedError, UnprocessableMediaError
 from lazymedia.hops import STOPPED, Failed, Hop, Outcome, Value
 
 if TYPE_CHECKING:
-    from anyio import CapacityLimiter
-
     from lazymedia.media.ref import MediaRef
 
 _SERVER_FAULTS: Final = (ImportError, MemoryError, ReleasedError, DecoderCrashedError)
@@ -26,18 +25,27 @@ _SERVER_FAULTS: Final = (ImportError, MemoryError, ReleasedError, DecoderCrashed
 
 
 @final
-class Turns:
-    """At most one job per decode operation is under way; the others of that operation wait without a decode slot.
+class DecodeSlots:
+    """Slots for decodes, of which jobs of one decode operation take one between them.
 
-    Otherwise four requests for one reference would hold four slots, three of them waiting for the first, and a
-    thumbnail behind them would wait for a video.
+    Otherwise four requests for one reference would hold four slots, three of them waiting for the first, and a thumbnail
+    behind them would wait for a video.
+
+    Args:
+        count: Decodes that run at once.
+
+    Attributes:
+        limiter: The slots.
+        decoded: Decodes that have succeeded so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
+        self.limiter = CapacityLimiter(count)
+        self.decoded = 0
         self._turns: dict[object, tuple[anyio.Lock, int]] = {}
 
     @asynccontextmanager
-    async def of(self, operation: object) -> AsyncIterator[None]:
+    async def turn(self, operation: object) -> AsyncIterator[None]:
         """Inside the block, no other job of this operation runs."""
         lock, waiting = self._turns.get(operation, (anyio.Lock(), 0))
         self._turns[operation] = (lock, waiting + 1)
@@ -49,7 +57,9 @@ class Turns:
             if waiting > 1:
                 self._turns[operation] = (lock, waiting - 1)
 
-    def __len__(self) -> int:
+    @property
+    def operations(self) -> int:
+        """Decode operations that a job runs or waits for."""
         return len(self._turns)
 
 
@@ -70,18 +80,19 @@ class DecodeJob:
         self.outcome: Outcome[Any] = STOPPED
         self._ref = ref
 
-    async def run(self, turns: Turns, decodes: CapacityLimiter) -> None:
-        """Decode in a worker thread under a decode slot, unless another job of the same operation has."""
+    async def run(self, slots: DecodeSlots) -> None:
+        """Decode in a worker thread under a slot, unless another job of the same operation has."""
         try:
-            async with turns.of(self._ref.operation):
+            async with slots.turn(self._ref.operation):
                 if self._ref.is_decoded:
                     self.outcome = Value(None)
                     return
-                hop = Hop(self._ref.decode, decodes)
+                hop = Hop(self._ref.decode, slots.limiter)
                 try:
                     await hop.run()
                 finally:
                     self.outcome = hop.outcome
+                slots.decoded += isinstance(hop.outcome, Value)
         finally:
             self.ended.set()
 
@@ -120,4 +131,4 @@ def raise_first_failure(jobs: Sequence[DecodeJob]) -> None:
             raise failure
 
 
-__all__ = ["DecodeJob", "Turns", "raise_first_failure"]
+__all__ = ["DecodeJob", "DecodeSlots", "raise_first_failure"]

@@ -29,7 +29,7 @@ from lazymedia.hops import run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.ref import MediaRef
 from lazymedia.pipeline.blocking import OwnersLoop
-from lazymedia.pipeline.decodes import Turns
+from lazymedia.pipeline.decodes import DecodeSlots
 from lazymedia.pipeline.state import MultiModalApplyState
 from lazymedia.pipeline.warm_up import WarmUp
 from lazymedia.processing.inputs import ProcessorInputs
@@ -57,7 +57,9 @@ class ProcessorStatistics:
     Attributes:
         open_requests: Requests under way.
         running_decodes: Decodes that occupy a slot now.
+        waiting_decodes: Decodes that wait for a slot.
         decode_slots: Decodes that may run at once.
+        decoded: Decodes that have succeeded since the processor was entered.
         phase_running: Whether a phase or the warm-up runs now.
         waiting_phases: Phases that wait for it to end.
         warm_up: ``"none"``, ``"running"``, ``"done"``, or the failure of the last warm-up as text.
@@ -66,7 +68,9 @@ class ProcessorStatistics:
 
     open_requests: int
     running_decodes: int
+    waiting_decodes: int
     decode_slots: int
+    decoded: int
     phase_running: bool
     waiting_phases: int
     warm_up: str
@@ -119,8 +123,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         if self._entered:
             raise RuntimeError("a MultiModalProcessor is entered once")
         self.serial = CapacityLimiter(1)
-        self.decodes = CapacityLimiter(self._decode_workers)
-        self.turns = Turns()
+        self.slots = DecodeSlots(self._decode_workers)
         threads = CapacityLimiter(1)
         self._quiet = anyio.Event()
         self._loop = OwnersLoop.current()
@@ -336,8 +339,10 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self._refuse_if_never_entered()
         return ProcessorStatistics(
             open_requests=len(self._open),
-            running_decodes=int(self.decodes.borrowed_tokens),
-            decode_slots=int(self.decodes.total_tokens),
+            running_decodes=int(self.slots.limiter.borrowed_tokens),
+            waiting_decodes=self.slots.operations - int(self.slots.limiter.borrowed_tokens),
+            decode_slots=int(self.slots.limiter.total_tokens),
+            decoded=self.slots.decoded,
             phase_running=self.serial.borrowed_tokens > 0,
             waiting_phases=self.serial.statistics().tasks_waiting,
             warm_up=self._warm_up.state,

@@ -138,11 +138,7 @@ class MultiModalApplyState:
             ref = items.get_raw(index)
             assert isinstance(ref, MediaRef)
             job = self._jobs[modality, index] = DecodeJob(modality, items.get_original_index(index), ref)
-            self._handles.append(
-                self._nursery.start_soon(
-                    job.run, self._processor.turns, self._processor.decodes, name=f"decode {modality}"
-                )
-            )
+            self._handles.append(self._nursery.start_soon(job.run, self._processor.slots, name=f"decode {modality}"))
 
     async def run_serially(self, fn: Callable[[], T]) -> T:
         """Run ``fn`` in a worker thread, alone among all phases; a caller that is cancelled never leaves it running

@@ -42,7 +42,7 @@ def assert_quiet(owner: Any) -> None:
         "decode slots taken": now.running_decodes,
         "serial token taken": int(now.phase_running),
         "phases waiting": now.waiting_phases,
-        "decodes waiting for their turn": len(processor.turns),
+        "decodes waiting": now.waiting_decodes,
         "payloads held": sum(bool(ref.data) for ref in processor.forks),
     }
     found = {what: count for what, count in left.items() if count}

@@ -213,7 +213,7 @@ async def test_an_owner_that_is_cancelled_natively_waits_all_the_same(anyio_back
         await owner
     with pytest.raises(OverloadedError):
         await client
-    assert box[0].decodes.borrowed_tokens == 0
+    assert box[0].slots.limiter.borrowed_tokens == 0
 
 
 async def test_a_request_in_the_owners_own_block_is_closed_before_the_owner() -> None:

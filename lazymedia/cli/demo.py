@@ -1,0 +1,168 @@
+"""``lazymedia demo``: the main job, shown: three requests, cold, hot and mixed.
+
+Comes in: nothing, or URLs and files of the user's own. Goes out: for each request, what was fetched, hit, decoded and
+processed, with times. Never here: anything faked; generated pictures are served by a real server on loopback, and the
+processor is a real one from transformers.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import Namespace
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+
+from lazymedia.cli.options import UsageError, as_urls, connector_options
+from lazymedia.cli.render import processor
+from lazymedia.cli.show import milliseconds, size, table
+from lazymedia.fetch import MediaConnector
+
+if TYPE_CHECKING:
+    from lazymedia.media.io import MediaIO
+    from lazymedia.media.ref import MediaRef
+    from lazymedia.renderer import Renderer
+    from lazymedia.testing.server import MediaServer
+
+T = TypeVar("T")
+
+PICTURES = (("harbour.jpg", "JPEG"), ("meadow.png", "PNG"), ("street.webp", "WEBP"), ("night.jpg", "JPEG"))
+SIDES = (2000, 1500)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What became of one request. Times in seconds; counts of pictures."""
+
+    name: str
+    pictures: int
+    fetched_bytes: int
+    hits: int
+    decoded: int
+    processed: int
+    fetch: float
+    decode: float
+    process: float
+    total: float
+    tokens: int
+
+
+def run(arguments: Namespace) -> None:
+    """Show three requests."""
+    anyio.run(_demo, arguments, backend=arguments.backend)
+
+
+async def _demo(arguments: Namespace) -> None:
+    async with _sources(arguments) as (urls, options):
+        from lazymedia.renderer import open_renderer
+
+        built_in = processor(None)
+        say = (lambda _: None) if arguments.json else print
+        say(f"{len(urls)} pictures, {type(built_in).__name__}, {arguments.backend}\n")
+        connector = _Counting(**options)
+        async with open_renderer(built_in, warm_up="await", connector=connector) as renderer:
+            first, last = urls[:-1] or urls, urls[-1:]
+            show = partial(_round, renderer=renderer, connector=connector, arguments=arguments)
+            rounds = [
+                await show("cold", "nothing is known", urls=first),
+                await show("hot", "the same again", urls=first),
+                await show("mixed", "one new among the known", urls=[*last, *first]),
+            ]
+    if arguments.json:
+        print(json.dumps([asdict(round_) for round_ in rounds]))
+        return
+    print(table([_HEADING, *(_row(round_) for round_ in rounds)]))
+    cold, hot = rounds[0], rounds[1]
+    print(
+        f"\nThe hot request fetched {size(hot.fetched_bytes)}, took the digest of every byte, decoded {hot.decoded} "
+        f"pictures, called the\nprocessor on {hot.processed}, and was {cold.total / hot.total:.0f} times as fast."
+    )
+
+
+class _Counting(MediaConnector):
+    """A connector that counts the bytes of what it fetched."""
+
+    fetched_bytes = 0
+
+    async def load_from_url(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None = None) -> MediaRef[T]:
+        ref = await super().load_from_url(url, media_io, fetch_timeout)
+        self.fetched_bytes += len(ref.data)
+        return ref
+
+
+_HEADING = ("request", "pictures", "fetched", "hits", "decoded", "processed", "fetch", "decode", "process", "in all")
+
+
+def _row(round_: Round) -> tuple[object, ...]:
+    return (
+        round_.name,
+        round_.pictures,
+        size(round_.fetched_bytes),
+        round_.hits,
+        round_.decoded,
+        round_.processed,
+        milliseconds(round_.fetch),
+        milliseconds(round_.decode),
+        milliseconds(round_.process),
+        milliseconds(round_.total),
+    )
+
+
+async def _round(
+    name: str, note: str, renderer: Renderer, connector: _Counting, urls: Sequence[str], arguments: Namespace
+) -> Round:
+    fetched, decoded = connector.fetched_bytes, renderer.processor.statistics().decoded
+    start = time.perf_counter()
+    result = await renderer.render_chat(_messages(urls), media_io_kwargs=arguments.media_io_kwargs)
+    total = time.perf_counter() - start
+    verdicts = list(zip(result.mm_hashes["image"], result.cached["image"]))
+    return Round(
+        name=f"{name} ({note})",
+        pictures=len(urls),
+        fetched_bytes=connector.fetched_bytes - fetched,
+        hits=sum(cached for _, cached in verdicts),
+        decoded=renderer.processor.statistics().decoded - decoded,
+        processed=len({mm_hash for mm_hash, cached in verdicts if not cached}),
+        fetch=result.timings["fetch"],
+        decode=result.timings["decode_mm_items"],
+        process=result.timings["apply_hf_processor"],
+        total=total,
+        tokens=len(result.prompt_token_ids),
+    )
+
+
+def _messages(urls: Sequence[str]) -> list[dict[str, Any]]:
+    pictures = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    return [{"role": "user", "content": [*pictures, {"type": "text", "text": "What do these have in common?"}]}]
+
+
+@asynccontextmanager
+async def _sources(arguments: Namespace) -> AsyncIterator[tuple[list[str], dict[str, Any]]]:
+    """URLs to ask for, and what the connector must allow for them."""
+    if arguments.sources:
+        urls, root = as_urls(arguments.sources)
+        yield urls, connector_options(arguments, root)
+        return
+    async with _served() as server:
+        options = connector_options(arguments)
+        options["allowed_networks"] = (*options["allowed_networks"], "127.0.0.0/8")
+        yield [server.url(f"/{name}") for name, _ in PICTURES], options
+
+
+def _served() -> MediaServer:
+    try:
+        from lazymedia.testing.media import make_image
+        from lazymedia.testing.server import MediaServer
+    except ImportError as exc:  # pragma: no cover  # every dependency of these is a dependency of lazymedia
+        raise UsageError(str(exc)) from exc
+    return MediaServer(
+        {f"/{name}": make_image(*SIDES, format=format_, seed=seed) for seed, (name, format_) in enumerate(PICTURES)}
+    )
+
+
+__all__ = ["Round", "run"]
