@@ -1,0 +1,19 @@
+"""Pictures: from encoded bytes to an upright Pillow image or array.
+
+* `io`: `ImageMediaIO`, the decoder with its settings, references and identity
+* `header`: which format a payload is, what its header says, `probe`
+* `outline`: a header as a value, and the limits on it; one reader for each format beside it (`jpeg`, `png`, `avif` with
+  `boxes` and `av1`, and `plain` for the short ones), and `exif` for orientation and ImageID
+* `raster`: Pillow's codecs, from an outline to stored pixels (with `png_raster`, and `tiff_raster` for TIFF, which is
+  off unless allowed)
+* `convert`: from stored pixels to what was asked for; `pixels` holds the tools that it shares with the codecs
+
+Importing this loads neither Pillow nor numpy.
+"""
+
+from __future__ import annotations
+
+from lazymedia.media.image.header import ImageHeader, probe
+from lazymedia.media.image.io import MODES, ImageMediaIO, Picture
+
+__all__ = ["MODES", "ImageHeader", "ImageMediaIO", "Picture", "probe"]
