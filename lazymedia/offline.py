@@ -8,12 +8,15 @@ notebook, whose own loop they leave alone.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from anyio import NoEventLoopError
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.lowlevel import current_token
 
 from lazymedia.fetch import MediaConnector
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from lazymedia.renderer import Renderer
 
 T = TypeVar("T")
+R = TypeVar("R")
 O = TypeVar("O")  # noqa: E741  # the owner that the loop holds
 
 
@@ -45,28 +49,42 @@ class _OwnLoop(Generic[O]):
     def __enter__(self) -> Self:
         if self._portal is not None:
             raise RuntimeError(f"a {type(self).__name__} is entered once")
+        _apart(self._enter)
+        return self
+
+    def _enter(self) -> None:
         with ExitStack() as stack:
             self._portal = stack.enter_context(start_blocking_portal(self._backend))
             self._owner = stack.enter_context(self._portal.wrap_async_context_manager(self._open_owner()))
             self._stack = stack.pop_all()
-        return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stack.__exit__(exc_type, exc, traceback)
+        _apart(partial(self._stack.__exit__, exc_type, exc, traceback))
         self._owner = None
 
     def _run(self, call: Callable[[O], Awaitable[T]]) -> T:
         """Await a call in the loop. A thread that is interrupted meanwhile, by Ctrl-C say, cancels it there."""
-        if self._portal is None or self._owner is None:
+        portal, owner = self._portal, self._owner
+        if portal is None or owner is None:
             raise RuntimeError(f"enter the {type(self).__name__} first: with {type(self).__name__}(...) as ...")
-        future = self._portal.start_task_soon(call, self._owner)
+        future = _apart(lambda: portal.start_task_soon(call, owner))
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+
+def _apart(fn: Callable[[], R]) -> R:
+    """Call ``fn`` in a thread that runs no loop: this one, or a new one. trio lets none of its own wait for another."""
+    try:
+        current_token()
+    except NoEventLoopError:
+        return fn()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(fn).result()
 
 
 class SyncMediaConnector(_OwnLoop[MediaConnector]):

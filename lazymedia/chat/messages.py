@@ -80,6 +80,7 @@ def _parse_parts(content: Sequence[object], number: int, parts: list[MediaPart])
         if not isinstance(part, Mapping):
             raise BadRequestError(f"{where}: expected a mapping with a type")
         kind = part.get("type")
+        kind = kind if isinstance(kind, str) else repr(kind)
         if kind == "text":
             yield {"type": "text", "text": _text(part.get("text"), f"{where}: text")}
             continue
@@ -88,23 +89,23 @@ def _parse_parts(content: Sequence[object], number: int, parts: list[MediaPart])
         yield {"type": media.modality}
 
 
-def _parse_media(part: Mapping[str, Any], kind: object, where: str) -> MediaPart:
+def _parse_media(part: Mapping[str, Any], kind: str, where: str) -> MediaPart:
     uuid = part.get("uuid")
     if uuid is not None:
         uuid = _text(uuid, f"{where}: uuid")
-    value = part.get(kind) if isinstance(kind, str) else None
+    value = part.get(kind)
     if kind in _URL_PARTS:
-        modality = _URL_PARTS[str(kind)]
+        modality = _URL_PARTS[kind]
         if isinstance(value, Mapping):
             value = value.get("url")
         media = MediaPart(modality, url=None if value is None else _text(value, where), uuid=uuid)
     elif kind == "input_audio":
         media = MediaPart("audio", url=None if value is None else _audio_url(value, where), uuid=uuid)
     elif kind in _OBJECT_PARTS:
-        media = MediaPart(_OBJECT_PARTS[str(kind)], media=value, uuid=uuid)
+        media = MediaPart(_OBJECT_PARTS[kind], media=value, uuid=uuid)
     else:
         known = ", ".join(["text", *_URL_PARTS, "input_audio", *_OBJECT_PARTS])
-        raise BadRequestError(f"{where}: unknown type {kind!r}; expected one of {known}")
+        raise BadRequestError(f"{where}: unknown type {kind[:32]!r}; expected one of {known}")
     if media.url is None and media.media is None and media.uuid is None:
         raise BadRequestError(f"{where}: {kind} has neither media nor UUID")
     return media

@@ -104,7 +104,9 @@ class ImageMediaIO(MediaIO[Picture]):
         self._check_size(len(data))
         _, outline = header.read_outline(data, self._limits)
         key = self._key_by_id(data, outline) if self._trust_id and outline is not None else None
-        return MediaRef(partial(self.load_bytes, data), data, self._spec, key=key)
+        # Pillow keeps a pixel of RGB in four bytes, as it does RGBA.
+        decoded_bytes = None if outline is None else 4 * outline.width * outline.height
+        return MediaRef(partial(self.load_bytes, data), data, self._spec, key=key, decoded_bytes=decoded_bytes)
 
     def load_bytes(self, data: bytes) -> Picture:
         """Decode a picture.

@@ -1,0 +1,333 @@
+"""The renderer: chat requests over real loopback HTTP, data and file URLs, on both event loops."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+from PIL import Image
+
+from lazymedia import SyncMediaConnector, SyncRenderer, fetch_image, open_renderer
+from lazymedia.errors import (
+    BadRequestError,
+    CacheMissError,
+    LazyMediaError,
+    NotAllowedError,
+    PayloadTooLargeError,
+    UnprocessableMediaError,
+)
+from lazymedia.fetch import MediaConnector, register_connector
+from lazymedia.limits import Limits
+from lazymedia.media.image import ImageMediaIO
+from lazymedia.models import processing_info
+from lazymedia.renderer import Renderer
+from lazymedia.testing import MediaServer, Request, Response, assert_quiet, make_image, make_processor
+
+LOOPBACK = ["127.0.0.0/8"]
+
+
+@cache
+def llava() -> Any:
+    return make_processor("llava")
+
+
+def data_url(payload: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(payload).decode()}"
+
+
+def ask(*urls: str, uuids: Sequence[str | None] = ()) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    for part, uuid in zip(parts, uuids):
+        part["uuid"] = uuid
+    return [{"role": "user", "content": [*parts, {"type": "text", "text": "What is this?"}]}]
+
+
+@asynccontextmanager
+async def opened(**options: Any) -> AsyncIterator[Renderer]:
+    options = {"warm_up": "off", "allowed_networks": LOOPBACK, **options}
+    async with open_renderer(options.pop("processor", None) or llava(), **options) as renderer:
+        yield renderer
+        assert_quiet(renderer)
+
+
+async def test_one_request_with_http_data_and_file_urls_and_then_again(tmp_path: Path) -> None:
+    payloads = [make_image(50, 40, seed=seed) for seed in range(3)]
+    (tmp_path / "c.png").write_bytes(payloads[2])
+    async with (
+        MediaServer({"/a.png": payloads[0]}) as server,
+        opened(allowed_local_media_path=tmp_path) as renderer,
+    ):
+        urls = [server.url("/a.png"), data_url(payloads[1]), (tmp_path / "c.png").as_uri()]
+        cold = await renderer.render_chat(ask(*urls))
+        hot = await renderer.render_chat(ask(*urls))
+
+        assert renderer.processor.statistics().decoded == 3
+        assert (cold.cached, hot.cached) == ({"image": [False] * 3}, {"image": [True] * 3})
+        assert cold.prompt_token_ids == hot.prompt_token_ids
+        assert server.hits["/a.png"] == 2
+        images = [ImageMediaIO().load_bytes(payload) for payload in payloads]
+        whole = llava()(text=cold.prompt, images=images, return_tensors="pt")
+        merged = hot.merged()
+        assert merged.keys() == whole.keys()
+        assert all(np.array_equal(np.asarray(merged[name]), np.asarray(whole[name])) for name in whole)
+        assert set(hot.timings) >= {"fetch", "decode_mm_items", "apply_hf_processor"}
+
+
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen3_vl", "idefics3"])
+async def test_other_families_take_chats_too(family: str) -> None:
+    async with opened(processor=make_processor(family)) as renderer:
+        urls = [data_url(make_image(80 + seed, 60, seed=seed)) for seed in range(2)]
+        cold = await renderer.render_chat(ask(*urls))
+        hot = await renderer.render_chat(ask(*urls))
+
+        assert hot.cached == {"image": [True, True]}
+        merged, again = cold.merged(), hot.merged()
+        assert all(np.array_equal(np.asarray(merged[name]), np.asarray(again[name])) for name in merged)
+
+
+async def test_the_first_failure_in_request_order_is_told_and_later_fetches_are_given_up() -> None:
+    """The third fails at once, the first when the third has; the fourth never ends by itself."""
+    third_failed, fourth_left = anyio.Event(), anyio.Event()
+
+    async def first(request: Request) -> Response:
+        await third_failed.wait()
+        return Response(404)
+
+    async def third(request: Request) -> Response:
+        third_failed.set()
+        return Response(410)
+
+    async def fourth(request: Request) -> Response:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            fourth_left.set()
+        raise AssertionError
+
+    routes: dict[str, Any] = {"/0": first, "/1": make_image(), "/2": third, "/3": fourth}
+    async with MediaServer(routes) as server, opened() as renderer:
+        with anyio.fail_after(20), pytest.raises(UnprocessableMediaError, match="image at index 0") as caught:
+            await renderer.render_chat(ask(*(server.url(f"/{number}") for number in range(4))))
+
+        assert (caught.value.modality, caught.value.index, caught.value.status_hint) == ("image", 0, 422)
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("http://127.0.0.1:1\\@example.com/", "BadUrlError"),
+        ("ftp://example.com/a.png", "BadUrlError"),
+        ("http://169.254.169.254/latest", "NotAllowedError"),
+        ("http://10.0.0.1/a.png", "NotAllowedError"),
+        ("file:///etc/passwd", "NotAllowedError"),
+        ("data:image/png;base64,!!!!", "BadUrlError"),
+        ("data:image/png;base64,", "UnprocessableMediaError"),
+        ("data:image/png;base64,AAAA", "UnprocessableMediaError"),
+    ],
+)
+async def test_each_refusal_names_the_item_and_nothing_of_its_url(url: str, kind: str) -> None:
+    async with opened() as renderer:
+        with pytest.raises(LazyMediaError) as caught:
+            await renderer.render_chat(ask(data_url(make_image()), url))
+
+        assert type(caught.value).__name__ == kind
+        assert (caught.value.modality, caught.value.index) == ("image", 1)
+        assert not any(secret in str(caught.value) for secret in ("169", "10.0", "passwd", "latest", "example"))
+
+
+async def test_a_truncated_picture_is_a_client_error_with_its_place() -> None:
+    async with opened() as renderer:
+        with pytest.raises(UnprocessableMediaError, match="image at index 1") as caught:
+            await renderer.render_chat(ask(data_url(make_image()), data_url(make_image(200, 200)[:-200])))
+
+        assert caught.value.index == 1
+        assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("part", ["video_url", "audio_url"])
+async def test_a_modality_that_the_model_does_not_take_is_refused_before_anything_is_fetched(part: str) -> None:
+    async with MediaServer({"/x": b"x"}) as server, opened() as renderer:
+        messages = [{"role": "user", "content": [{"type": part, part: {"url": server.url("/x")}}]}]
+        with pytest.raises(BadRequestError, match="takes no"):
+            await renderer.render_chat(messages)
+
+        assert server.hits["/x"] == 0
+
+
+async def test_too_many_items_and_too_many_bytes_are_refused() -> None:
+    payload = make_image(100, 100)
+    async with opened(limits=Limits(max_items_per_request=2, max_request_download_bytes=3 * len(payload) // 2)) as renderer:
+        with pytest.raises(UnprocessableMediaError, match="3 items"):
+            await renderer.render_chat(ask(*[data_url(payload)] * 3))
+        with pytest.raises(PayloadTooLargeError) as caught:
+            await renderer.render_chat(ask(*[data_url(payload)] * 2))
+
+        assert caught.value.index is not None
+
+
+async def test_a_requests_decoder_options_change_pixels_and_identity_and_the_operators_stay_the_operators() -> None:
+    see_through = make_image(20, 20, mode="RGBA")
+    async with opened() as renderer:
+        results = [
+            await renderer.render_chat(
+                ask(data_url(see_through)), media_io_kwargs={"image": {"rgba_background_color": colour}}
+            )
+            for colour in ([255, 255, 255], [0, 0, 0])
+        ]
+        assert results[1].cached == {"image": [False]}
+        assert results[0].mm_hashes != results[1].mm_hashes
+        for option in ({"image_id": "trust"}, {"limits": None}, {"no_such": 1}, {"image_mode": "XYZ"}):
+            with pytest.raises(UnprocessableMediaError, match=next(iter(option))):
+                await renderer.render_chat(ask(data_url(see_through)), media_io_kwargs={"image": option})
+
+
+async def test_uuids_in_messages_are_scoped_by_the_tenant() -> None:
+    only_uuid = [{"role": "user", "content": [{"type": "image_url", "uuid": "cat"}, {"type": "text", "text": "?"}]}]
+    async with opened() as renderer:
+        await renderer.render_chat(ask(data_url(make_image()), uuids=["cat"]), cache_scope="a")
+        again = await renderer.render_chat(only_uuid, cache_scope="a")
+        assert again.cached == {"image": [True]}
+        with pytest.raises(CacheMissError):
+            await renderer.render_chat(only_uuid, cache_scope="b")
+
+
+async def test_a_ready_prompt_with_urls_references_and_pictures() -> None:
+    payload = make_image(30, 30)
+    async with opened() as renderer:
+        picture = ImageMediaIO().load_bytes(payload)
+        ref = ImageMediaIO().load_bytes_ref(payload)
+        result = await renderer.render("<image><image><image>!", {"image": [data_url(payload), ref, picture]})
+
+        assert len(result.mm_placeholders["image"]) == 3
+        assert renderer.processor.statistics().decoded == 1
+        assert (await renderer.render("hello", {})).mm_kwargs == {}
+        assert ref.data == payload
+
+
+async def test_skipping_the_cache_and_having_none() -> None:
+    url = data_url(make_image())
+    async with opened() as renderer:
+        for _ in range(2):
+            assert (await renderer.render_chat(ask(url), skip_mm_cache=True)).cached == {"image": [False]}
+    async with opened(cache_bytes=0) as renderer:
+        for _ in range(2):
+            assert (await renderer.render_chat(ask(url))).cached == {"image": [False]}
+
+
+@pytest.mark.parametrize("how", ["background", "await", "off"])
+async def test_warm_up(how: Any) -> None:
+    async with opened(warm_up=how) as renderer:
+        await renderer.render_chat(ask(data_url(make_image())))
+
+        assert renderer.processor.statistics().warm_up == ("none" if how == "off" else "done")
+        assert len(renderer.processor.cache or ()) == 1
+
+
+async def test_a_text_that_contains_a_placeholder_is_refused_and_not_mistaken() -> None:
+    async with opened() as renderer:
+        with pytest.raises(BadRequestError, match="placeholder"):
+            await renderer.render_chat([{"role": "user", "content": "what does <image> mean?"}])
+
+
+# --- connectors ---------------------------------------------------------------------------------------------------------
+
+
+class Store(MediaConnector):
+    """Serves a scheme of its own from memory."""
+
+    payloads: dict[str, bytes] = {}  # noqa: RUF012  # set by the test
+
+    async def load_from_url(self, url: str, media_io: Any, fetch_timeout: float | None = None) -> Any:
+        if url.startswith("store://"):
+            return await self.build_ref(self.payloads[url], media_io)
+        return await super().load_from_url(url, media_io, fetch_timeout)
+
+
+async def test_a_connector_by_instance_and_by_registered_name() -> None:
+    Store.payloads = {"store://a": make_image()}
+    register_connector("store-of-this-test")(Store)
+    async with Store() as entered:
+        async with opened(connector=entered, allowed_networks=()) as renderer:
+            assert (await renderer.render_chat(ask("store://a"))).cached == {"image": [False]}
+        assert entered.is_open
+    left = Store()
+    async with opened(connector=left, allowed_networks=()) as renderer:
+        await renderer.render_chat(ask("store://a"))
+    assert not left.is_open
+    async with opened(connector="store-of-this-test") as renderer:
+        assert isinstance(renderer.connector, Store)
+        await renderer.render_chat(ask("store://a", data_url(make_image())))
+
+
+async def test_options_that_exclude_each_other_are_refused() -> None:
+    for options in (
+        {"connector": Store(), "allowed_networks": LOOPBACK},
+        {"processor": processing_info(llava()), "media_io_kwargs": {"image": {}}},
+    ):
+        with pytest.raises(ValueError, match="its own"):
+            async with opened(**options):
+                pass
+
+
+# --- the synchronous faces ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_a_synchronous_renderer_is_shared_among_threads(backend: str) -> None:
+    url = data_url(make_image())
+    results: list[Any] = []
+    with SyncRenderer(llava(), backend=backend, warm_up="off") as renderer:
+        threads = [threading.Thread(target=lambda: results.append(renderer.render_chat(ask(url)))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with pytest.raises(UnprocessableMediaError, match="image at index 0"):
+            renderer.render_chat(ask("data:image/png;base64,AAAA"))
+        ready = renderer.render("<image>", {"image": Image.new("RGB", (4, 4))})
+
+    assert sum(result.cached["image"] == [False] for result in results) == 1
+    assert ready.cached == {"image": [False]}
+    with pytest.raises(RuntimeError):
+        renderer.render("x", {})
+
+
+def test_a_synchronous_owner_is_entered_first_and_once() -> None:
+    media = SyncMediaConnector()
+    with pytest.raises(RuntimeError, match="enter the SyncMediaConnector first"):
+        media.fetch_image("data:,x", ImageMediaIO())
+    with media, pytest.raises(RuntimeError, match="entered once"):
+        media.__enter__()
+
+
+def test_synchronous_fetching(tmp_path: Path) -> None:
+    payload = make_image(30, 20)
+    (tmp_path / "a.png").write_bytes(payload)
+    url = (tmp_path / "a.png").as_uri()
+    with SyncMediaConnector(allowed_local_media_path=tmp_path) as media:
+        refs = [media.fetch_image(url, ImageMediaIO()), media.load_from_url(url, ImageMediaIO())]
+        two = media.fetch_video_and_audio(url, ImageMediaIO(), ImageMediaIO("L"))
+
+        assert {ref.key for ref in refs} == {two[0].key}
+        assert two[0].data is two[1].data
+        assert not any(ref.is_decoded for ref in refs)
+    with pytest.raises(NotAllowedError), SyncMediaConnector() as media:
+        media.fetch_video(url, ImageMediaIO())
+    with pytest.raises(NotAllowedError), SyncMediaConnector() as media:
+        media.fetch_audio(url, ImageMediaIO())
+
+
+async def test_offline_fetching_works_inside_a_running_loop() -> None:
+    """As in a notebook, whose loop it leaves alone."""
+    picture = fetch_image(data_url(make_image(30, 20)))
+
+    assert (picture.size, picture.mode) == ((30, 20), "RGB")
+    assert fetch_image(data_url(make_image(30, 20)), media_io=ImageMediaIO(output="array")).shape == (20, 30, 3)
