@@ -6,11 +6,10 @@ import argparse
 
 import anyio
 
-from benchmarks import apply, hits
+from benchmarks import apply, hits, imports
 
 
 async def _run(arguments: argparse.Namespace) -> None:
-    print(f"{arguments.backend}, {arguments.tensors} tensors, medians of {arguments.rounds} rounds\n")
     await apply.run(arguments)
     await hits.run(arguments)
 
@@ -23,6 +22,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few rounds: shows that it runs, not how fast it is")
     arguments = parser.parse_args()
     arguments.rounds = 3 if arguments.quick else 15
+    print(f"{arguments.backend}, {arguments.tensors} tensors, medians of {arguments.rounds} rounds\n")
+    imports.run(arguments)
     anyio.run(_run, arguments, backend=arguments.backend)
 
 

@@ -85,8 +85,8 @@ class Renderer:
 
         Args:
             prompt: The text.
-            mm_data: Modality to one item or a list: URLs as strings, references, PIL images, arrays, or None for an item
-                that is named by its UUID alone.
+            mm_data: Modality to one item or a list: URLs as strings, references, PIL images, arrays, or None for an
+                item that is named by its UUID alone.
             mm_uuids: For each modality, one UUID or None per item.
             media_io_kwargs: As for `render_chat`.
             mm_processor_kwargs: As for `render_chat`.

@@ -164,7 +164,9 @@ async def test_a_modality_that_the_model_does_not_take_is_refused_before_anythin
 
 async def test_too_many_items_and_too_many_bytes_are_refused() -> None:
     payload = make_image(100, 100)
-    async with opened(limits=Limits(max_items_per_request=2, max_request_download_bytes=3 * len(payload) // 2)) as renderer:
+    async with opened(
+        limits=Limits(max_items_per_request=2, max_request_download_bytes=3 * len(payload) // 2)
+    ) as renderer:
         with pytest.raises(UnprocessableMediaError, match="3 items"):
             await renderer.render_chat(ask(*[data_url(payload)] * 3))
         with pytest.raises(PayloadTooLargeError) as caught:
@@ -237,7 +239,7 @@ async def test_a_text_that_contains_a_placeholder_is_refused_and_not_mistaken() 
             await renderer.render_chat([{"role": "user", "content": "what does <image> mean?"}])
 
 
-# --- connectors ---------------------------------------------------------------------------------------------------------
+# --- connectors -------------------------------------------------------------------------------------------------------
 
 
 class Store(MediaConnector):
@@ -277,7 +279,7 @@ async def test_options_that_exclude_each_other_are_refused() -> None:
                 pass
 
 
-# --- the synchronous faces ----------------------------------------------------------------------------------------------
+# --- the synchronous faces --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])

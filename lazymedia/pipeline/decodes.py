@@ -28,8 +28,8 @@ _SERVER_FAULTS: Final = (ImportError, MemoryError, ReleasedError, DecoderCrashed
 class DecodeSlots:
     """Slots for decodes, of which jobs of one decode operation take one between them.
 
-    Otherwise four requests for one reference would hold four slots, three of them waiting for the first, and a thumbnail
-    behind them would wait for a video.
+    Otherwise four requests for one reference would hold four slots, three of them waiting for the first, and a
+    thumbnail behind them would wait for a video.
 
     Args:
         count: Decodes that run at once.

@@ -129,6 +129,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self._loop = OwnersLoop.current()
         # Reads the tokenizer's whole vocabulary the first time.
         self.model_id = await run_in_thread(lambda: self.info.fingerprint, threads)
+        failure: Exception | None = None
         async with anyio.create_task_group() as nursery:
             self._nursery: TaskGroup = nursery
             self._warm_up = WarmUp(partial(self.exclusively, self.info.warm_up), nursery, self.serial, threads)
@@ -137,8 +138,12 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
                 if self._warm_up_on_entering:
                     self._warm_up.start()
                 yield self
+            except Exception as exc:  # noqa: BLE001  # carried past the nursery, which would wrap it in a group
+                failure = exc
             finally:
                 self._close()
+        if failure is not None:
+            raise failure
 
     def _close(self) -> None:
         """Refuse new requests and end the open ones; the nursery then waits, in a child that no outsider can cancel."""

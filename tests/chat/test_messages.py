@@ -49,7 +49,9 @@ def test_media_parts(part: dict[str, Any], expected: MediaPart) -> None:
 def test_text_and_order_are_kept_and_so_is_everything_else_of_a_message() -> None:
     messages = [
         {"role": "system", "content": "Be brief."},
-        *user({"type": "text", "text": "a"}, {"type": "image_url", "image_url": "1"}, "b", {"type": "text", "text": ""}),
+        *user(
+            {"type": "text", "text": "a"}, {"type": "image_url", "image_url": "1"}, "b", {"type": "text", "text": ""}
+        ),
         {"role": "assistant", "content": None, "tool_calls": [1]},
         *user({"type": "image_url", "image_url": "2"}),
     ]
@@ -59,7 +61,12 @@ def test_text_and_order_are_kept_and_so_is_everything_else_of_a_message() -> Non
     assert [part.url for part in chat.parts] == ["1", "2"]
     assert chat.messages == [
         messages[0],
-        *user({"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}, {"type": "text", "text": ""}),
+        *user(
+            {"type": "text", "text": "a"},
+            {"type": "image"},
+            {"type": "text", "text": "b"},
+            {"type": "text", "text": ""},
+        ),
         messages[2],
         *user({"type": "image"}),
     ]

@@ -216,6 +216,17 @@ async def test_an_owner_that_is_cancelled_natively_waits_all_the_same(anyio_back
     assert box[0].slots.limiter.borrowed_tokens == 0
 
 
+@pytest.mark.parametrize("raised", [LookupError("mine"), ExceptionGroup("mine", [ValueError(1)])])
+async def test_an_exception_in_the_owners_block_arrives_as_itself(raised: Exception) -> None:
+    cause = ValueError("its cause")
+    try:
+        async with MultiModalProcessor(WatchedInfo(hf_processor()), warm_up="background"):
+            raise raised from cause
+    except BaseException as caught:
+        assert caught is raised
+        assert caught.__cause__ is cause
+
+
 async def test_a_request_in_the_owners_own_block_is_closed_before_the_owner() -> None:
     async with opened() as processor, processor.open_apply(request(processor, [picture(1)])) as state:
         await state.phase1()

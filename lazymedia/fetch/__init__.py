@@ -1,0 +1,16 @@
+"""Transport: from the text of a URL to encoded bytes, and from those to a reference. Knows no codec.
+
+* `connector`: `MediaConnector`, which owns the connections and the limiters of one server
+* `registry`: connectors of your own, by name
+* `url`: one parse with one meaning; `domains`, `address`: whom a URL may name, and where that may lead
+* `resolve`: a name becomes judged addresses; `http`: connections to those and to no others; `client`: a caller's own
+* `download`: redirects, statuses, byte caps; `data_url`, `local_file`: the sources without a network
+* `owned`: why a fetch that is cancelled, however often, leaves nothing behind
+"""
+
+from __future__ import annotations
+
+from lazymedia.fetch.connector import MediaConnector
+from lazymedia.fetch.registry import get_connector, register_connector
+
+__all__ = ["MediaConnector", "get_connector", "register_connector"]

@@ -1,0 +1,87 @@
+"""A caller's own HTTP client, used as a way to the server and for nothing else.
+
+Comes in: an AsyncClient of httpx2 or httpx, and an `HttpUrl`. Goes out: a `Reply`. Never here: an import of either
+library (who passes a client has imported its library), or a client of ours.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from types import ModuleType
+from typing import Any, final
+
+import anyio
+
+from lazymedia.errors import BadUrlError
+from lazymedia.fetch.address import AddressPolicy
+from lazymedia.fetch.transport import Reply, literal_address, lower_names, request_headers, translated
+from lazymedia.fetch.url import DEFAULT_PORTS, HttpUrl
+from lazymedia.limits import Limits
+
+
+@final
+class ClientTransport:
+    """Of the client its transport is used: proxies, certificates, pool.
+
+    Its default headers, cookies and credentials are not sent, because they would go to whatever host a URL names, and
+    it follows no redirects. Names are resolved by it, out of sight; what the URL alone shows is judged here.
+
+    Raises:
+        TypeError: No AsyncClient of either library.
+    """
+
+    def __init__(self, client: object, policy: AddressPolicy, limits: Limits) -> None:
+        self._library = _library_of(client)
+        self._client: Any = client
+        self._policy = policy
+        self._timeouts = {"connect": limits.connect_timeout}
+
+    @asynccontextmanager
+    async def get(self, url: HttpUrl) -> AsyncIterator[Reply]:
+        address = literal_address(url.host)
+        self._policy.admit(url.host, url.port, [] if address is None else [address])
+        lib = self._library
+        with translated(lib.TimeoutException, lib.HTTPError, lib.InvalidURL, lib.StreamError):
+            request = lib.Request(
+                "GET",
+                _as_the_client_reads_it(lib, url),
+                headers=request_headers(url),
+                extensions={"target": url.target.encode("ascii"), "timeout": self._timeouts},
+            )
+            response = await self._client.send(request, stream=True, auth=None, follow_redirects=False)
+            try:
+                async with aclosing(_body(response)) as body:
+                    yield Reply(response.status_code, lower_names(response.headers.raw), body)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await response.aclose()
+
+
+def _body(response: Any) -> AsyncGenerator[bytes]:
+    # A mock's response, or one that a hook of the client has looked into, is there already.
+    return _once(response.content) if response.is_stream_consumed else response.aiter_raw()
+
+
+async def _once(body: bytes) -> AsyncGenerator[bytes]:
+    yield body
+
+
+def _library_of(client: object) -> ModuleType:
+    for name in ("httpx2", "httpx"):
+        library = sys.modules.get(name)
+        if library is not None and isinstance(client, library.AsyncClient):
+            return library
+    raise TypeError(f"client must be an AsyncClient of httpx2 or httpx, not {type(client).__name__}")
+
+
+def _as_the_client_reads_it(library: ModuleType, url: HttpUrl) -> Any:
+    theirs = library.URL(url.text)
+    port = theirs.port or DEFAULT_PORTS[url.scheme]
+    if (theirs.scheme, theirs.raw_host, port, theirs.userinfo) != (url.scheme, url.host.encode(), url.port, b""):
+        raise BadUrlError("the HTTP client reads another host out of the URL")
+    return theirs
+
+
+__all__ = ["ClientTransport"]

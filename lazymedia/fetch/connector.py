@@ -1,0 +1,274 @@
+"""The connector: from a URL of any scheme to a reference, within the operator's rules.
+
+Comes in: a URL and a `MediaIO`. Goes out: a `MediaRef`, nothing decoded. Never here: what a scheme's bytes look like
+on their way (`download`, `data_url`, `local_file`), or a codec.
+
+Entering it makes what it owns: connections, the limiters of lookups, of files and of keys. Leaving it ends what still
+downloads, and closes them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Self, TypeVar, final
+
+from anyio import AsyncContextManagerMixin, CapacityLimiter
+
+from lazymedia.errors import FetchTimeoutError, NotAllowedError, OverloadedError
+from lazymedia.fetch.address import AddressPolicy
+from lazymedia.fetch.client import ClientTransport
+from lazymedia.fetch.data_url import DataPayload
+from lazymedia.fetch.domains import DomainRules
+from lazymedia.fetch.download import Downloader
+from lazymedia.fetch.http import make_ssl_context, open_pool
+from lazymedia.fetch.local_file import LocalRoot
+from lazymedia.fetch.owned import Ending, run_owned
+from lazymedia.fetch.registry import register_connector
+from lazymedia.fetch.resolve import Resolver
+from lazymedia.fetch.transport import Transport
+from lazymedia.fetch.url import DataUrl, FileUrl, HttpUrl, parse_url
+from lazymedia.hops import run_in_thread
+from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.media import MediaIO, MediaRef, shared_payload_digest
+
+T = TypeVar("T")
+V = TypeVar("V")
+A = TypeVar("A")
+
+_FILE_THREADS: Final = 8
+
+
+@register_connector("http")
+class MediaConnector(AsyncContextManagerMixin):
+    """Fetches media for one server: ``async with MediaConnector(...) as media``.
+
+    To serve another scheme or store, override `load_from_url`, through which every fetch goes, or single ``fetch_*``
+    methods; `build_ref` turns bytes of your own into a reference.
+
+    Args:
+        allowed_local_media_path: The folder below which file URLs may be read. None refuses all file URLs.
+        allowed_media_domains: Hosts that URLs may name, such as ``"example.com"``, ``"*.example.com"`` (sub-domains) or
+            ``"example.com:443"``. None allows any host, no entry allows none. Addresses are judged in any case.
+        allowed_networks: Otherwise refused networks, as CIDR texts such as ``"10.1.0.0/16"``. Hosts that are wholly
+            inside may use any port and need no domain (``localhost``). Metadata services of clouds must be named one by
+            one, with /32 or /128.
+        allowed_ports: Ports of all other hosts.
+        client: An httpx2 or httpx AsyncClient of yours, which stays yours to close. Rules about URLs, domains and ports
+            hold for it. What names resolve to is out of sight, so that every name counts as a public host, and whom it
+            connects to is yours to judge.
+        trust_client: Says that this is understood.
+        limits: Sizes, times and counts; see `Limits`.
+
+    Raises:
+        TypeError: A setting of the wrong type. The operator's fault, as are the next.
+        ValueError: A malformed setting; or a client without ``trust_client=True``.
+    """
+
+    def __init__(
+        self,
+        *,
+        allowed_local_media_path: str | os.PathLike[str] | None = None,
+        allowed_media_domains: Iterable[str] | None = None,
+        allowed_networks: Iterable[str] = (),
+        allowed_ports: Iterable[int] = (80, 443),
+        client: object = None,
+        trust_client: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
+        self._limits = DEFAULT_LIMITS if limits is None else limits
+        self._root = None if allowed_local_media_path is None else LocalRoot(allowed_local_media_path)
+        self._domains = DomainRules.of(allowed_media_domains)
+        self._policy = AddressPolicy.of(allowed_networks, allowed_ports)
+        if client is not None and not trust_client:
+            raise ValueError("a client of your own connects to any address; pass trust_client=True if that is safe")
+        self._client = None if client is None else ClientTransport(client, self._policy, self._limits)
+        self._entered: _Entered | None = None
+
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncIterator[Self]:
+        files, keys = CapacityLimiter(_FILE_THREADS), CapacityLimiter(os.cpu_count() or 1)
+        async with AsyncExitStack() as stack:
+            transport: Transport | None = self._client
+            if transport is None:
+                transport = await stack.enter_async_context(self._open_transport(files))
+            entered = _Entered(Downloader(transport, self._domains, self._limits), Ending(), files, keys)
+            self._entered = entered
+            try:
+                yield self
+            finally:
+                self._entered = None
+                await run_owned(entered.ending.come, shield=True)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connector is inside its block, and fetches."""
+        return self._entered is not None
+
+    @asynccontextmanager
+    async def _open_transport(self, files: CapacityLimiter) -> AsyncIterator[Transport]:
+        ssl_context = await run_in_thread(make_ssl_context, files)  # reads the machine's certificates
+        async with open_pool(Resolver(self._policy), self._limits, ssl_context) as transport:
+            yield transport
+
+    async def fetch_image(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:
+        """A reference to the picture at ``url``, within ``limits.image_timeout``. Raises what `load_from_url` does."""
+        return await self.load_from_url(url, media_io, fetch_timeout=self._limits.image_timeout)
+
+    async def fetch_video(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:
+        """A reference to the video at ``url``, within ``limits.video_timeout``. Raises what `load_from_url` does."""
+        return await self.load_from_url(url, media_io, fetch_timeout=self._limits.video_timeout)
+
+    async def fetch_audio(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:
+        """A reference to the audio at ``url``, within ``limits.audio_timeout``. Raises what `load_from_url` does."""
+        return await self.load_from_url(url, media_io, fetch_timeout=self._limits.audio_timeout)
+
+    async def fetch_video_and_audio(
+        self, url: str, video_io: MediaIO[V], audio_io: MediaIO[A]
+    ) -> tuple[MediaRef[V], MediaRef[A]]:
+        """References to the video at ``url`` and to its sound, from one download, one read or one base64 decode.
+
+        The payload is held once and hashed once. The smaller byte cap of the two and ``limits.video_timeout`` apply.
+        Raises what `load_from_url` does.
+        """
+        both = _TwoOfOne(video_io, audio_io)
+        video_ref = await self.load_from_url(url, both, fetch_timeout=self._limits.video_timeout)
+        if both.audio_ref is None:
+            raise TypeError(
+                f"{type(self).__name__}.load_from_url made a reference without load_bytes_ref of its MediaIO"
+            )
+        return video_ref, both.audio_ref
+
+    async def load_from_url(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None = None) -> MediaRef[T]:
+        """A reference to the media at ``url``; nothing is decoded. All ``fetch_*`` go through here.
+
+        Args:
+            url: An http, https, data or file URL.
+            media_io: What decodes it later. Its byte cap holds, and `Limits.max_download_bytes` beside it.
+            fetch_timeout: Seconds for everything that waits for the network, name lookups and redirects included. None
+                takes the limit for ``media_io.modality``.
+
+        Raises:
+            BadUrlError: The text of the URL. The client's fault, as the next three.
+            NotAllowedError: The operator's rules about hosts, addresses, ports and files.
+            PayloadTooLargeError: More encoded bytes than a cap allows.
+            UnprocessableMediaError: The server has no such media, or the payload is empty.
+            UpstreamError: The other server is broken or cannot be reached.
+            FetchTimeoutError: The time is up.
+            OverloadedError: This process is out of threads or file descriptors, or the connector is being left.
+            TypeError: ``media_io`` made something that is no `MediaRef`. Its author's fault.
+            Exception: Whatever else ``media_io`` raised.
+        """
+        return await run_owned(partial(self._load, url, media_io, fetch_timeout))
+
+    async def build_ref(self, data: bytes, media_io: MediaIO[T]) -> MediaRef[T]:
+        """A reference to a payload that is already here, keyed in a worker thread. For subclasses.
+
+        Raises:
+            TypeError: ``media_io`` made something that is no `MediaRef`.
+        """
+        return await run_in_thread(partial(_make_ref, media_io, data), self._owned.keys)
+
+    async def _load(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None) -> MediaRef[T]:
+        owned = self._owned
+        source = parse_url(url, max_length=self._limits.max_url_length)
+        own = media_io.get_max_bytes()
+        max_bytes = self._limits.max_download_bytes if own is None else min(own, self._limits.max_download_bytes)
+        match source:
+            case HttpUrl():
+                timeout = self._default_timeout(media_io) if fetch_timeout is None else fetch_timeout
+                data = await _download(owned, source, max_bytes, timeout)
+                return await run_in_thread(partial(_make_ref, media_io, data), owned.keys)
+            case DataUrl():
+                return await run_in_thread(partial(_from_data_url, media_io, source, max_bytes), owned.keys)
+            case FileUrl():
+                if self._root is None:
+                    raise NotAllowedError
+                return await run_in_thread(partial(_from_file, media_io, self._root, source, max_bytes), owned.files)
+
+    @property
+    def _owned(self) -> _Entered:
+        if self._entered is None:
+            raise RuntimeError(f"{type(self).__name__} fetches inside its async with block only")
+        return self._entered
+
+    def _default_timeout(self, media_io: MediaIO[Any]) -> float:
+        match media_io.modality:
+            case "image":
+                return self._limits.image_timeout
+            case "audio":
+                return self._limits.audio_timeout
+            case _:
+                return self._limits.video_timeout
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Entered:
+    """What a connector owns between entering and leaving."""
+
+    downloader: Downloader
+    ending: Ending
+    files: CapacityLimiter
+    keys: CapacityLimiter
+
+
+@final
+class _TwoOfOne(MediaIO[V]):
+    """Makes two references out of one payload, and returns the first."""
+
+    modality = "video"
+
+    def __init__(self, video_io: MediaIO[V], audio_io: MediaIO[A]) -> None:
+        self._video_io = video_io
+        self._audio_io = audio_io
+        self.audio_ref: MediaRef[Any] | None = None
+
+    def load_bytes(self, data: bytes) -> V:
+        return self._video_io.load_bytes(data)
+
+    def load_bytes_ref(self, data: bytes) -> MediaRef[V]:
+        with shared_payload_digest(data):
+            video_ref = _make_ref(self._video_io, data)
+            self.audio_ref = _make_ref(self._audio_io, data)
+        return video_ref
+
+    def get_max_bytes(self) -> int | None:
+        caps = (self._video_io.get_max_bytes(), self._audio_io.get_max_bytes())
+        return min((cap for cap in caps if cap is not None), default=None)
+
+
+async def _download(owned: _Entered, url: HttpUrl, max_bytes: int, seconds: float) -> bytes:
+    with owned.ending.move_on_after(seconds):
+        return await owned.downloader.download(url, max_bytes)
+    if owned.ending.has_come:
+        raise OverloadedError("the connector is closing")
+    raise FetchTimeoutError(f"the fetch did not end within {seconds:g} s")
+
+
+def _from_data_url(media_io: MediaIO[T], url: DataUrl, max_bytes: int) -> MediaRef[T]:
+    payload = DataPayload.parse(url, max_bytes)
+    if payload.is_base64 and type(media_io).load_base64_ref is not MediaIO.load_base64_ref:
+        # A decoder with a reading of its own for some media type.
+        return _checked(media_io, media_io.load_base64_ref(payload.media_type, payload.symbols()))
+    return _make_ref(media_io, payload.decode(max_bytes))
+
+
+def _from_file(media_io: MediaIO[T], root: LocalRoot, url: FileUrl, max_bytes: int) -> MediaRef[T]:
+    return _make_ref(media_io, root.read(url, max_bytes))
+
+
+def _make_ref(media_io: MediaIO[T], data: bytes) -> MediaRef[T]:
+    return _checked(media_io, media_io.load_bytes_ref(data))
+
+
+def _checked(media_io: MediaIO[T], ref: object) -> MediaRef[T]:
+    if not isinstance(ref, MediaRef):
+        raise TypeError(f"{type(media_io).__name__} made a {type(ref).__name__} where a MediaRef belongs")
+    return ref
+
+
+__all__ = ["MediaConnector"]

@@ -1,0 +1,234 @@
+"""The command line as a user sees it: what is printed, where, and the exit status."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+from safetensors.numpy import load_file
+
+from lazymedia.cli import main
+from lazymedia.testing import MediaServer, make_image, make_processor
+
+BACKENDS = pytest.mark.parametrize("backend", ["trio", "asyncio"])
+
+
+@pytest.fixture
+def server() -> Iterator[MediaServer]:
+    with (
+        start_blocking_portal("asyncio") as portal,
+        portal.wrap_async_context_manager(MediaServer({"/a.png": make_image(50, 40), "/b.txt": b"hello"})) as opened,
+    ):
+        yield opened
+
+
+def body(*urls: str) -> dict[str, Any]:
+    parts: list[Any] = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    return {"model": "any", "messages": [{"role": "user", "content": [*parts, {"type": "text", "text": "?"}]}]}
+
+
+def write(folder: Path, value: object) -> str:
+    path = folder / "request.json"
+    path.write_text(json.dumps(value))
+    return str(path)
+
+
+def data_url(payload: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(payload).decode()}"
+
+
+@BACKENDS
+def test_render_shows_hits_misses_shapes_and_times(
+    backend: str, tmp_path: Path, server: MediaServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = write(tmp_path, body(server.url("/a.png"), data_url(make_image(30, 20, seed=1))))
+
+    status = main(["render", request, "--repeat", "2", "--allowed-network", "127.0.0.0/8", "--backend", backend])
+
+    out, err = capsys.readouterr()
+    assert (status, err) == (0, "")
+    cold, hot = out.strip().split("\n\n")
+    assert (cold.count(" miss "), cold.count(" hit "), hot.count(" miss "), hot.count(" hit ")) == (2, 0, 0, 2)
+    assert "pixel_values 1x3x336x336 float32" in cold
+    assert " ms" in cold
+    assert "576 at " in cold
+
+
+def test_render_as_json_and_as_safetensors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved, out = tmp_path / "processor", tmp_path / "out.safetensors"
+    make_processor("qwen2_vl").save_pretrained(saved)
+    request = write(tmp_path, body(data_url(make_image(60, 40))))
+
+    assert main(["render", request, "--json", "--processor", str(saved), "--out", str(out)]) == 0
+
+    shown = json.loads(capsys.readouterr().out)
+    tensors = load_file(out)
+    item = shown["items"]["image"][0]
+    assert set(tensors) >= {"input_ids", "attention_mask", "pixel_values", "image_grid_thw"}
+    assert tensors["input_ids"].tolist() == [shown["prompt_token_ids"]]
+    assert item["arrays"]["pixel_values"]["shape"] == list(tensors["pixel_values"].shape)
+    assert (item["cached"], len(item["hash"])) == (False, 64)
+
+
+def test_render_reads_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(body(data_url(make_image())))))
+
+    assert main(["render", "-"]) == 0
+    assert "miss" in capsys.readouterr().out
+
+
+@BACKENDS
+def test_a_refused_item_is_one_line_and_status_one(
+    backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = write(tmp_path, body(data_url(make_image()), "http://169.254.169.254/latest"))
+
+    assert main(["render", request, "--backend", backend]) == 1
+
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "error: image at index 1: not allowed by policy\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["no-such-command"],
+        ["render"],
+        ["render", "x", "--repeat", "0"],
+        ["render", "x", "--backend", "curio"],
+        ["probe"],
+        ["probe", "x", "--media-io-kwargs", "not json"],
+        ["probe", "x", "--media-io-kwargs", "[]"],
+        ["fetch", "x"],
+    ],
+)
+def test_bad_usage_is_status_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+
+    assert caught.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["render", "no-such-file.json"], "cannot read"),
+        (["probe", "no-such-file.png"], "no such file"),
+        (["demo", "no-such-file.png"], "no such file"),
+        (["render", "{}", "--processor", "no-such-folder"], "no such folder"),
+    ],
+)
+def test_what_does_not_exist_is_bad_usage_too(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = write(tmp_path, body(data_url(make_image())))
+
+    assert main([request if argument == "{}" else argument for argument in arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["nonsense", "[]", "{}", '"x"'])
+def test_a_request_that_is_none_is_bad_usage(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "request.json"
+    path.write_text(text)
+
+    assert main(["render", str(path)]) == 2
+    assert "request.json" in capsys.readouterr().err
+
+
+def test_probe_shows_what_a_reference_knows(
+    tmp_path: Path, server: MediaServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture, cut = tmp_path / "p.jpg", tmp_path / "cut.png"
+    picture.write_bytes(make_image(70, 50, format="JPEG"))
+    cut.write_bytes(make_image()[:10])
+    network = ["--allowed-network", "127.0.0.0/8"]
+
+    assert main(["probe", str(picture), server.url("/a.png"), server.url("/b.txt"), str(cut), *network]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [" 70 x 50 " in lines[1], " 50 x 40 " in lines[2]] == [True, True]
+    assert ["unreadable" in lines[3], "unreadable" in lines[4]] == [True, True]
+
+    assert main(["probe", str(picture), "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert (shown["header"]["format"], len(shown["key"])) == ("JPEG", 64)
+
+
+def test_fetch_writes_payloads_under_names_made_of_their_digests(
+    tmp_path: Path, server: MediaServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out" / "deeper"
+
+    status = main(
+        ["fetch", server.url("/a.png"), server.url("/b.txt"), "-o", str(folder), "--allowed-network", "127.0.0.0/8"]
+    )
+
+    assert status == 0
+    assert {path.read_bytes() for path in folder.iterdir()} == {make_image(50, 40), b"hello"}
+    assert all(path.name in capsys.readouterr().out or True for path in folder.iterdir())
+
+
+@BACKENDS
+def test_the_demonstration_decodes_and_processes_nothing_the_second_time(
+    backend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--json", "--backend", backend]) == 0
+
+    cold, hot, mixed = json.loads(capsys.readouterr().out)
+    assert (cold["hits"], cold["decoded"], cold["processed"]) == (0, 3, 3)
+    assert (hot["hits"], hot["decoded"], hot["processed"]) == (3, 0, 0)
+    assert (mixed["hits"], mixed["decoded"], mixed["processed"]) == (3, 1, 1)
+    assert cold["fetched_bytes"] == hot["fetched_bytes"] > 1_000_000
+
+
+def test_the_demonstration_takes_pictures_of_the_users_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [tmp_path / name for name in ("one.png", "two.jpg")]
+    names[0].write_bytes(make_image(40, 30))
+    names[1].write_bytes(make_image(40, 30, format="JPEG", seed=1))
+
+    assert main(["demo", *map(str, names)]) == 0
+    out = capsys.readouterr().out
+    assert "2 pictures" in out
+    assert "mixed (one new among the known)" in out
+
+
+@BACKENDS
+def test_ctrl_c_is_status_130_and_no_traceback(backend: str) -> None:
+    program = (
+        "import os, signal, sys, threading\n"
+        "from lazymedia.cli import main\n"
+        "from lazymedia.cli import probe\n"
+        "async def stand_still(*_):\n"
+        "    import anyio\n"
+        "    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "    async with anyio.create_task_group() as nursery:\n"
+        "        nursery.start_soon(anyio.sleep_forever)\n"
+        "probe._probe = stand_still\n"
+        f"sys.exit(main(['probe', 'data:,x', '--backend', '{backend}']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_the_module_runs_as_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "lazymedia.cli", "--help"], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert done.returncode == 0
+    assert all(command in done.stdout for command in ("render", "probe", "fetch", "demo"))

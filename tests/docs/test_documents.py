@@ -1,0 +1,82 @@
+"""Every snippet runs, every link leads somewhere, and every shell line names a command that exists."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(*languages: str) -> list[tuple[str, str]]:
+    return [
+        (page.name, block)
+        for page in PAGES
+        for language, block in FENCE.findall(page.read_text())
+        if language in languages
+    ]
+
+
+def test_every_block_is_of_a_kind_that_is_tested() -> None:
+    """An unmarked block is a drawing."""
+    languages = {language for page in PAGES for language, _ in FENCE.findall(page.read_text())}
+
+    assert languages <= {"", "python", "console"}
+    assert blocks("python")
+
+
+@pytest.mark.parametrize(("page", "block"), blocks("python"))
+def test_every_python_block_runs(page: str, block: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+    assert done.returncode == 0, f"{page}: {done.stderr}"
+    assert done.stdout
+
+
+def test_the_readmes_lines_say_cold_and_hot() -> None:
+    (_, block), *_ = [entry for entry in blocks("python") if entry[0] == "README.md"]
+    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=True, timeout=100)
+
+    assert [line.split("}")[0] for line in done.stdout.splitlines()] == ["{'image': [False]", "{'image': [True]"]
+    assert len(block.strip().splitlines()) <= 17
+
+
+@pytest.mark.parametrize(("page", "block"), blocks("console"))
+def test_every_shell_line_names_a_command_that_exists(page: str, block: str) -> None:
+    for line in block.splitlines():
+        assert line.startswith("$ "), f"{page}: {line}"
+        command, *arguments = shlex.split(line[2:], comments=True)
+        if command == "pip":
+            extras = re.findall(r"\[(\w+)\]", " ".join(arguments))
+            assert all(f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text() for extra in extras)
+        else:
+            assert os.access(ROOT / command, os.X_OK), f"{page}: {line}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+def test_every_named_test_and_module_exists() -> None:
+    """Pages name files in backquotes too."""
+    for page in PAGES:
+        for name in re.findall(r"`((?:tests|lazymedia|benchmarks|scripts)/[\w./]+)`", page.read_text()):
+            assert (ROOT / name).exists(), f"{page.name}: {name}"

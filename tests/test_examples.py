@@ -1,0 +1,124 @@
+"""Every example runs: the plain ones as programs, the servers under a real Hypercorn on loopback."""
+
+from __future__ import annotations
+
+import base64
+import os
+import runpy
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import hypercorn.asyncio
+import pytest
+from httpx2 import AsyncClient
+from hypercorn.config import Config
+
+from lazymedia.testing import make_image
+
+ROOT = Path(__file__).parents[1]
+PROGRAMS = {
+    "trio_program.py": ["tokens, cached: [False]", "tokens, cached: [True]"],
+    "asyncio_program.py": ["cold [False, False, False, False]", "hot [True, True, True, True]", "0 open requests"],
+    "sync_worker.py": ["of 12 from the cache", "refused with 422: image at index 0"],
+}
+SERVERS = {"fastapi_app.py", "quart_trio_app.py"}
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {*PROGRAMS, *SERVERS}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_runs_and_says_what_it_should(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / name)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert all(said in done.stdout for said in PROGRAMS[name]), done.stdout
+    assert not done.stderr
+
+
+def question(payload: bytes) -> dict[str, Any]:
+    url = f"data:image/png;base64,{base64.b64encode(payload).decode()}"
+    content = [{"type": "text", "text": "?"}, {"type": "image_url", "image_url": {"url": url}}]
+    return {"messages": [{"role": "user", "content": content}]}
+
+
+@asynccontextmanager
+async def client(port: int) -> AsyncIterator[AsyncClient]:
+    """A client that waits until the server answers."""
+    async with AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as connected:
+        yield connected
+
+
+async def talk(port: int) -> None:
+    """The conversation that every server is held to."""
+    async with client(port) as http:
+        answers = [await http.post("/v1/tokenize", json=question(make_image(40, 30))) for _ in range(2)]
+
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert [answer.json()["cached"]["image"] for answer in answers] == [[False], [True]]
+        assert answers[0].json()["tokens"] > 576
+
+        broken = await http.post("/v1/tokenize", json=question(make_image(40, 30)[:60]))
+        assert broken.status_code == 422
+        assert (broken.json()["modality"], broken.json()["index"]) == ("image", 0)
+
+        forbidden = question(b"")
+        forbidden["messages"][0]["content"][1]["image_url"]["url"] = "http://127.0.0.1/x.png"
+        answer = await http.post("/v1/tokenize", json=forbidden)
+        assert answer.status_code == 403
+        assert "127" not in answer.text.replace("127.0.0.1:", "")
+
+
+def listening() -> socket.socket:
+    """A socket on a free port of loopback, listening before any server runs, so that no client comes too early."""
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    bound.listen()
+    return bound
+
+
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {})], ids=["asyncio"])
+async def test_the_fastapi_app(anyio_backend: object) -> None:
+    app = runpy.run_path(str(ROOT / "examples" / "fastapi_app.py"))["app"]
+    with listening() as bound:
+        config = Config()
+        config.bind = [f"fd://{os.dup(bound.fileno())}"]
+        config.accesslog = config.errorlog = None
+        stop = anyio.Event()
+        async with anyio.create_task_group() as nursery:
+
+            async def serve() -> None:
+                await hypercorn.asyncio.serve(app, config, shutdown_trigger=stop.wait)
+
+            nursery.start_soon(serve)
+            await talk(bound.getsockname()[1])
+            stop.set()
+
+
+@pytest.mark.parametrize("anyio_backend", [("trio", {})], ids=["trio"])
+async def test_the_quart_trio_app(anyio_backend: object) -> None:
+    example = runpy.run_path(str(ROOT / "examples" / "quart_trio_app.py"))
+    with listening() as bound:
+        stop = anyio.Event()
+        async with anyio.create_task_group() as nursery:
+
+            async def serve() -> None:
+                await example["main"](f"fd://{os.dup(bound.fileno())}", stop)
+
+            nursery.start_soon(serve)
+            await talk(bound.getsockname()[1])
+            stop.set()
