@@ -79,8 +79,9 @@ async def _demo(arguments: Namespace) -> None:
     print(table([_HEADING, *(_row(round_) for round_ in rounds)]))
     cold, hot = rounds[0], rounds[1]
     print(
-        f"\nThe hot request fetched {size(hot.fetched_bytes)}, took the digest of every byte, decoded {hot.decoded} "
-        f"pictures, called the\nprocessor on {hot.processed}, and was {cold.total / hot.total:.0f} times as fast."
+        f"\nThe hot request fetched {size(hot.fetched_bytes)} and took their digests. It decoded {hot.decoded} "
+        f"pictures, called the processor\non {hot.processed}, and was {cold.total / hot.total:.0f} times as fast as the "
+        "cold one."
     )
 
 

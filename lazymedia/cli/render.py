@@ -6,6 +6,7 @@ Comes in: a request's body. Goes out: what became of each item, or JSON, or tens
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from argparse import Namespace
@@ -51,6 +52,9 @@ def processor(path: str | None) -> object:
         if not Path(path).is_dir():
             raise UsageError(f"no such folder: {path}")
         return path
+    # What transformers says of libraries that are not installed is no news: this processor needs none of them.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     try:
         from lazymedia.testing.processors import make_processor
     except ImportError as exc:
