@@ -80,8 +80,8 @@ async def _demo(arguments: Namespace) -> None:
     cold, hot = rounds[0], rounds[1]
     print(
         f"\nThe hot request fetched {size(hot.fetched_bytes)} and took their digests. It decoded {hot.decoded} "
-        f"pictures, called the processor\non {hot.processed}, and was {cold.total / hot.total:.0f} times as fast as the "
-        "cold one."
+        f"pictures, called the processor\non {hot.processed}, and was {cold.total / hot.total:.0f} times as fast "
+        "as the cold one."
     )
 
 
