@@ -48,7 +48,7 @@ async def marginal(arguments: Namespace, megabytes: int) -> tuple[object, ...]:
     decoder = ImageMediaIO()
     payloads = variants(payload_of(megabytes << 20), COUNTS[-1])
     info = processing_info(make_processor("llava"), return_tensors=arguments.tensors)
-    async with MultiModalProcessor(info, cache=ProcessorCache(1 << 30)) as processor:
+    async with MultiModalProcessor(info, cache=ProcessorCache(1 << 30, share_tensors=arguments.share)) as processor:
 
         async def hits(count: int) -> None:
             refs = [decoder.load_bytes_ref(payload) for payload in payloads[:count]]

@@ -166,6 +166,7 @@ async def open_renderer(
     warm_up: Literal["background", "await", "off"] = "background",
     media_io_kwargs: Mapping[str, Mapping[str, object]] | None = None,
     decode_workers: int | None = None,
+    share_tensors: bool = False,
     hash_algorithm: Algorithm = "sha256",
     allowed_local_media_path: str | PathLike[str] | None = None,
     allowed_media_domains: Sequence[str] | None = None,
@@ -184,6 +185,7 @@ async def open_renderer(
         warm_up: Process a dummy request in the ``"background"`` before any other, ``"await"`` it here, or not at all.
         media_io_kwargs: Default options of the decoders, by modality; not for a `ProcessingInfo`, which has its own.
         decode_workers: Decodes that run at once; by default one for each core.
+        share_tensors: Hand out torch tensors as the cache holds them, instead of clones; see `ProcessorCache`.
         hash_algorithm: What identifies items in the cache.
         allowed_local_media_path: See `MediaConnector`, as for the two arguments below; not for a connector's instance.
         allowed_media_domains: Domains that media may come from.
@@ -203,7 +205,9 @@ async def open_renderer(
         opened = _connector(connector, limits, options)
         if not opened.is_open:
             await stack.enter_async_context(opened)
-        cache: ProcessorCache[Any] | None = ProcessorCache(cache_bytes) if cache_bytes else None
+        cache: ProcessorCache[Any] | None = (
+            ProcessorCache(cache_bytes, share_tensors=share_tensors) if cache_bytes else None
+        )
         owner = MultiModalProcessor(
             info,
             cache=cache,

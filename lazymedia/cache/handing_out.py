@@ -11,18 +11,21 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def handed_out(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays in a form through which a caller cannot change them. What is neither array nor tensor passes as it
-    is.
+def handed_out(arrays: Mapping[str, Any], *, share_tensors: bool = False) -> dict[str, Any]:
+    """The arrays in a form through which a caller cannot change them. What is neither array nor tensor passes as it is.
+
+    Args:
+        arrays: By name.
+        share_tensors: Do not clone tensors: a caller that writes into one then changes what the cache holds.
     """
-    torch = sys.modules.get("torch")
-    return {name: _safe(array, torch) for name, array in arrays.items()}
+    torch = None if share_tensors else sys.modules.get("torch")
+    numpy = sys.modules.get("numpy")
+    return {name: _safe(array, torch, numpy) for name, array in arrays.items()}
 
 
-def _safe(array: Any, torch: Any) -> Any:
+def _safe(array: Any, torch: Any, numpy: Any) -> Any:
     if torch is not None and isinstance(array, torch.Tensor):
         return array.clone()
-    numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(array, numpy.ndarray):
         view = array.view()
         view.flags.writeable = False

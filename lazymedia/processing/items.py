@@ -70,9 +70,9 @@ class ProcessedItem:
         size = _OVERHEAD + arrays + _sizeof(self.hidden) + self.replacement.nbytes
         object.__setattr__(self, "nbytes", size)
 
-    def handed_out(self) -> Self:
-        """The same item with features through which a caller cannot change this one."""
-        return replace(self, features=handed_out(self.features))
+    def handed_out(self, *, share_tensors: bool = False) -> Self:
+        """The same item with features through which no caller can change this one, unless tensors are to be shared."""
+        return replace(self, features=handed_out(self.features, share_tensors=share_tensors))
 
 
 def _sizeof(value: object) -> int:

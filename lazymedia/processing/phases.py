@@ -176,8 +176,14 @@ def finish(
     }
     with clock.stage("apply_prompt_updates"):
         rendered = info.build_prompt(inputs.prompt, entries, kwargs)
+    cache = None if looked.hashes is None else inputs.cache
     with clock.stage("merge_mm_kwargs"):
-        features = {modality: [entry.handed_out().features for entry in held] for modality, held in entries.items()}
+        # Without a cache nobody else holds the tensors.
+        share = cache is None or cache.share_tensors
+        features = {
+            modality: [entry.handed_out(share_tensors=share).features for entry in of_modality]
+            for modality, of_modality in entries.items()
+        }
     result = MultiModalInputs(
         prompt=inputs.prompt,
         prompt_token_ids=rendered.token_ids,
@@ -188,7 +194,6 @@ def finish(
         cached={modality: [mm_hash in known for mm_hash in of_modality] for modality, of_modality in hashes.items()},
         _merge=partial(_merged, info, rendered, features),
     )
-    cache = None if looked.hashes is None else inputs.cache
     _commit(cache, [(mm_hash, by_hash[mm_hash]) for mm_hash in chain(*hashes.values())], result, on_commit)
     return result
 

@@ -21,8 +21,8 @@ class Thing:
     nbytes: int
     features: dict[str, Any] = field(default_factory=dict)
 
-    def handed_out(self) -> Thing:
-        return replace(self, features=handed_out(self.features))
+    def handed_out(self, *, share_tensors: bool = False) -> Thing:
+        return replace(self, features=handed_out(self.features, share_tensors=share_tensors))
 
 
 def filled(capacity: int, *sizes: int) -> ProcessorCache[Thing]:
@@ -146,3 +146,11 @@ def test_tensors_are_handed_out_as_clones(held: str) -> None:
     out.features["x"].zero_()
 
     assert cache.get_and_update("a").features["x"].tolist() == [0, 1, 2, 3]
+
+
+def test_sharing_tensors_is_a_choice() -> None:
+    stored = torch.arange(4.0)
+    cache: ProcessorCache[Thing] = ProcessorCache(100, share_tensors=True)
+    cache.get_and_update("a", Thing(1, {"x": stored}))
+
+    assert cache.get_and_update("a").features["x"] is stored
