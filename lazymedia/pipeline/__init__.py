@@ -3,6 +3,7 @@
 * `decodes`: decode jobs, each owned by a request's nursery
 * `state`: one request between its phases
 * `processor`: what requests share: limiters and cache; opening and ending requests
+* `serial`: phases one at a time
 * `warm_up`: what runs before any request
 * `blocking`: callers without an event loop
 

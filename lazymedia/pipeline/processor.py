@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -24,12 +23,13 @@ import anyio
 from anyio import CapacityLimiter
 
 from lazymedia.cache import CacheStats, ProcessorCache
-from lazymedia.errors import OverlapError, OverloadedError, UnprocessableMediaError
+from lazymedia.errors import OverloadedError, UnprocessableMediaError
 from lazymedia.hops import run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.ref import MediaRef
 from lazymedia.pipeline.blocking import OwnersLoop
 from lazymedia.pipeline.decodes import DecodeSlots
+from lazymedia.pipeline.serial import Phases, Shared
 from lazymedia.pipeline.state import MultiModalApplyState
 from lazymedia.pipeline.warm_up import WarmUp
 from lazymedia.processing.inputs import ProcessorInputs
@@ -109,12 +109,11 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self.cache = cache
         self.limits = DEFAULT_LIMITS if limits is None else limits
         self.hash_algorithm: Algorithm = hash_algorithm
-        self.on_commit = on_commit
+        self._on_commit = on_commit
         self._decode_workers = decode_workers or _usable_cores()
         self._warm_up_on_entering = warm_up == "background"
         self._told_why_whole = False
-        self._phase = threading.Lock()
-        self._entered = self._closing = False
+        self._entered = False
         self._open: set[MultiModalApplyState] = set()
         self.forks: WeakSet[MediaRef[Any]] = WeakSet()
 
@@ -122,17 +121,20 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self, None]:
         if self._entered:
             raise RuntimeError("a MultiModalProcessor is entered once")
-        self.serial = CapacityLimiter(1)
-        self.slots = DecodeSlots(self._decode_workers)
         threads = CapacityLimiter(1)
+        self._phases = Phases()
+        self._slots = DecodeSlots(self._decode_workers)
         self._quiet = anyio.Event()
         self._loop = OwnersLoop.current()
         # Reads the tokenizer's whole vocabulary the first time.
-        self.model_id = await run_in_thread(lambda: self.info.fingerprint, threads)
+        model_id = await run_in_thread(lambda: self.info.fingerprint, threads)
+        self._shared = Shared(
+            self.info, model_id, self.hash_algorithm, self.limits, self._phases, self._slots, self._on_commit
+        )
         failure: Exception | None = None
         async with anyio.create_task_group() as nursery:
             self._nursery: TaskGroup = nursery
-            self._warm_up = WarmUp(partial(self.exclusively, self.info.warm_up), nursery, self.serial, threads)
+            self._warm_up = WarmUp(self.info.warm_up, nursery, self._phases, threads)
             self._entered = True
             try:
                 if self._warm_up_on_entering:
@@ -147,7 +149,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
 
     def _close(self) -> None:
         """Refuse new requests and end the open ones; the nursery then waits, in a child that no outsider can cancel."""
-        self._closing = True
+        self._phases.closed = True
         for state in list(self._open):
             state.evict()
         if self._open:
@@ -223,7 +225,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         failure: Exception | None = None
         try:
             async with anyio.create_task_group() as nursery:
-                state = MultiModalApplyState(self, nursery, forked)
+                state = MultiModalApplyState(self._shared, nursery, forked)
                 self._open.add(state)
                 try:
                     yield state
@@ -235,12 +237,12 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             forked.mm_data_items.release()
             if state is not None:
                 self._open.discard(state)
-            if self._closing and not self._open:
+            if self._phases.closed and not self._open:
                 self._quiet.set()
         if failure is not None:
             raise failure
         if nursery.cancel_scope.cancelled_caught:
-            raise self._closed()
+            raise OverloadedError("the processor is shutting down")
 
     async def apply(self, inputs: ProcessorInputs) -> MultiModalInputs:
         """One request from beginning to end. See `open_apply` and the steps for what it raises."""
@@ -304,7 +306,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
 
     def _finish_decoded(self, inputs: ProcessorInputs) -> MultiModalInputs:
         looked = look(inputs, self.model_id, self.hash_algorithm, self.limits)
-        answer = finish(inputs, looked, self.info, self.model_id, self.hash_algorithm, self.on_commit)
+        answer = finish(inputs, looked, self.info, self.model_id, self.hash_algorithm, self._on_commit)
         assert not isinstance(answer, NeedDecodes)
         return answer
 
@@ -321,35 +323,26 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self._refuse_if_not_open()
         await self._warm_up.wait()
 
-    # --- what states use ----------------------------------------------------------------------------------------------
+    # --- what there is to know
+    # -----------------------------------------------------------------------------------------
 
-    def exclusively(self, fn: Callable[[], T]) -> T:
-        """Run a phase. The serial limiter keeps phases apart; this turns a bug there into an error.
-
-        Raises:
-            OverloadedError: The processor is shutting down.
-            OverlapError: Another phase is running.
-        """
-        if self._closing:
-            raise self._closed()
-        if not self._phase.acquire(blocking=False):
-            raise OverlapError("two phases ran at once")
-        try:
-            return fn()
-        finally:
-            self._phase.release()
+    @property
+    def model_id(self) -> str:
+        """What names this model, and everything about its processor that changes outputs, in every item's identity."""
+        self._refuse_if_never_entered()
+        return self._shared.model_id
 
     def statistics(self) -> ProcessorStatistics:
         """The processor at this moment; for the loop that owns it."""
         self._refuse_if_never_entered()
         return ProcessorStatistics(
             open_requests=len(self._open),
-            running_decodes=int(self.slots.limiter.borrowed_tokens),
-            waiting_decodes=self.slots.operations - int(self.slots.limiter.borrowed_tokens),
-            decode_slots=int(self.slots.limiter.total_tokens),
-            decoded=self.slots.decoded,
-            phase_running=self.serial.borrowed_tokens > 0,
-            waiting_phases=self.serial.statistics().tasks_waiting,
+            running_decodes=int(self._slots.limiter.borrowed_tokens),
+            waiting_decodes=self._slots.operations - int(self._slots.limiter.borrowed_tokens),
+            decode_slots=int(self._slots.limiter.total_tokens),
+            decoded=self._slots.decoded,
+            phase_running=self._phases.limiter.borrowed_tokens > 0,
+            waiting_phases=self._phases.limiter.statistics().tasks_waiting,
             warm_up=self._warm_up.state,
             cache=None if self.cache is None else self.cache.stats(),
         )
@@ -373,12 +366,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
 
     def _refuse_if_not_open(self) -> None:
         self._refuse_if_never_entered()
-        if self._closing:
-            raise self._closed()
-
-    @staticmethod
-    def _closed() -> OverloadedError:
-        return OverloadedError("the processor is shutting down")
+        self._phases.refuse_if_closed()
 
 
 def _usable_cores() -> int:

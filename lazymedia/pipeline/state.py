@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeVar, final
 import anyio.lowlevel
 
 from lazymedia.errors import OverloadedError
-from lazymedia.hops import Hop
 from lazymedia.media.ref import MediaRef
 from lazymedia.pipeline.decodes import DecodeJob, raise_first_failure
 from lazymedia.processing.phases import Looked, NeedDecodes, Place, finish, look, places_of
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from anyio import TaskHandle
     from anyio.abc import TaskGroup
 
-    from lazymedia.pipeline.processor import MultiModalProcessor
+    from lazymedia.pipeline.serial import Shared
     from lazymedia.processing.inputs import ProcessorInputs
     from lazymedia.processing.outputs import MultiModalInputs
 
@@ -49,10 +48,10 @@ class MultiModalApplyState:
         timings: Seconds by stage, so far.
     """
 
-    def __init__(self, processor: MultiModalProcessor, nursery: TaskGroup, inputs: ProcessorInputs) -> None:
+    def __init__(self, shared: Shared, nursery: TaskGroup, inputs: ProcessorInputs) -> None:
         self.inputs = inputs
         self.timings: dict[str, float] = {}
-        self._processor = processor
+        self._shared = shared
         self._nursery = nursery
         self._spoilt = self._evicted = False
         self._looked: Looked | None = None
@@ -71,8 +70,8 @@ class MultiModalApplyState:
         """
         if self._looked is not None:
             raise RuntimeError("phase1() was already called")
-        p = self._processor
-        looked = await self.run_serially(partial(look, self.inputs, p.model_id, p.hash_algorithm, p.limits))
+        shared = self._shared
+        looked = await self.run_serially(partial(look, self.inputs, shared.model_id, shared.algorithm, shared.limits))
         self._looked = looked
         self._add_timings(looked.timings)
         self.decode(looked.to_decode)
@@ -107,20 +106,12 @@ class MultiModalApplyState:
         """
         if self._looked is None:
             raise RuntimeError("phase2() comes after phase1()")
-        p = self._processor
-        for run in range(_MAX_RUNS):
-            answer = await self.run_serially(
-                partial(
-                    finish,
-                    self.inputs,
-                    self._looked,
-                    p.info,
-                    p.model_id,
-                    p.hash_algorithm,
-                    p.on_commit,
-                    ask_for_all=run > 0,
-                )
-            )
+        shared = self._shared
+        run = partial(
+            finish, self.inputs, self._looked, shared.info, shared.model_id, shared.algorithm, shared.on_commit
+        )
+        for number in range(_MAX_RUNS):
+            answer = await self.run_serially(partial(run, ask_for_all=number > 0))
             if not isinstance(answer, NeedDecodes):
                 self._add_timings(answer.timings)
                 return replace(answer, timings=dict(self.timings))
@@ -138,14 +129,14 @@ class MultiModalApplyState:
             ref = items.get_raw(index)
             assert isinstance(ref, MediaRef)
             job = self._jobs[modality, index] = DecodeJob(modality, items.get_original_index(index), ref)
-            self._handles.append(self._nursery.start_soon(job.run, self._processor.slots, name=f"decode {modality}"))
+            self._handles.append(self._nursery.start_soon(job.run, self._shared.slots, name=f"decode {modality}"))
 
     async def run_serially(self, fn: Callable[[], T]) -> T:
         """Run ``fn`` in a worker thread, alone among all phases; a caller that is cancelled never leaves it running
         alone.
         """
         self._refuse_if_spoilt()
-        hop = Hop(partial(self._processor.exclusively, fn), self._processor.serial)
+        hop = self._shared.phases.hop(fn)
         start = time.perf_counter()
         handle = self._nursery.start_soon(hop.run, name="phase")
         self._handles.append(handle)

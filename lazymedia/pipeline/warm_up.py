@@ -1,6 +1,7 @@
 """A model's first request, made by nobody: it pays for what is done once.
 
-Comes in: what to run, and the serial limiter. Goes out: a state for statistics. Never here: what a warm-up processes.
+Comes in: what to run, and where phases take turns. Goes out: a state for statistics. Never here: what a warm-up
+processes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from lazymedia.hops import Hop
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
+    from lazymedia.pipeline.serial import Phases
+
 log = logging.getLogger("lazymedia.pipeline")
 
 
@@ -27,20 +30,18 @@ class WarmUp:
     Args:
         run: The warm-up, for a worker thread.
         nursery: Owns it.
-        serial: The limiter that keeps phases apart.
+        phases: Where it takes its turn.
         threads: Another limiter, for the hop of a warm-up that holds the token already.
 
     Attributes:
         state: ``"none"``, ``"running"``, ``"done"``, or ``"failed: ..."`` with the class of the failure.
     """
 
-    def __init__(
-        self, run: Callable[[], None], nursery: TaskGroup, serial: CapacityLimiter, threads: CapacityLimiter
-    ) -> None:
+    def __init__(self, run: Callable[[], None], nursery: TaskGroup, phases: Phases, threads: CapacityLimiter) -> None:
         self.state = "none"
         self._run = run
         self._nursery = nursery
-        self._serial = serial
+        self._phases = phases
         self._threads = threads
 
     def start(self) -> None:
@@ -49,21 +50,21 @@ class WarmUp:
         The token is taken here and now: a child that took it might be started after a request's.
         """
         badge = object()
-        self._serial.acquire_on_behalf_of_nowait(badge)
+        self._phases.limiter.acquire_on_behalf_of_nowait(badge)
         self.state = "running"
         self._nursery.start_soon(self._run_under, badge, name="warm-up")
 
     async def _run_under(self, badge: object) -> None:
-        hop = Hop(self._recorded, self._threads)
+        hop = Hop(partial(self._phases.exclusively, self._recorded), self._threads)
         try:
             await hop.run()
         finally:
-            self._serial.release_on_behalf_of(badge)
+            self._phases.limiter.release_on_behalf_of(badge)
 
     async def wait(self) -> None:
         """Run it once more, in turn with the phases, and raise what it raises."""
-        hop = Hop(self._recorded, self._serial)
-        await self._nursery.start_soon(partial(hop.run), name="warm-up").wait()
+        hop = self._phases.hop(self._recorded)
+        await self._nursery.start_soon(hop.run, name="warm-up").wait()
         hop.outcome.unwrap()
 
     def _recorded(self) -> None:

@@ -21,6 +21,7 @@ from lazymedia.cache import ProcessorCache
 from lazymedia.errors import OverlapError, UnprocessableMediaError
 from lazymedia.media.ref import MediaRef
 from lazymedia.pipeline import MultiModalApplyState, MultiModalProcessor
+from lazymedia.pipeline.serial import Phases
 from lazymedia.processing import MultiModalInputs
 from lazymedia.testing.decoders import FailingMediaIO, GatedMediaIO
 from lazymedia.testing.quiet import assert_quiet, native_cancel
@@ -148,11 +149,11 @@ async def test_a_phase_whose_task_is_cancelled_three_times_is_never_joined_by_an
 
 
 async def test_the_overlap_guard_turns_a_second_phase_into_an_error() -> None:
-    async with opened() as processor:
-        with pytest.raises(OverlapError):
-            processor.exclusively(lambda: processor.exclusively(lambda: None))
+    phases = Phases()
+    with pytest.raises(OverlapError):
+        phases.exclusively(lambda: phases.exclusively(lambda: None))
 
-        assert processor.exclusively(lambda: 3) == 3
+    assert phases.exclusively(lambda: 3) == 3
 
 
 # --- cancelled anywhere, once or often --------------------------------------------------------------------------------
