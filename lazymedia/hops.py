@@ -14,16 +14,20 @@ native panic, and a nursery's child that raises turns the caller's failure into 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final, Generic, NoReturn, TypeVar, final
+from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, final
 
 import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
 
 from lazymedia.errors import DecoderCrashedError
 from lazymedia.media.stopping import DecodeStopped, stopping_when
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
 
 T = TypeVar("T")
 
@@ -83,6 +87,26 @@ class Hop(Generic[T]):
             await anyio.lowlevel.checkpoint()
 
 
+@asynccontextmanager
+async def open_nursery() -> AsyncIterator[TaskGroup]:
+    """A task group whose block's own exception leaves as itself, after the children have ended.
+
+    A bare one would wrap it in a group, also a KeyboardInterrupt. Children are ours and record what they raise; one
+    that raises all the same is a bug, and leaves as a group.
+    """
+    failure: BaseException | None = None
+    cancelled = anyio.get_cancelled_exc_class()
+    async with anyio.create_task_group() as nursery:
+        try:
+            yield nursery
+        except (cancelled, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001  # carried past the nursery
+            failure = error
+    if failure is not None:
+        raise failure
+
+
 async def run_in_thread(fn: Callable[[], T], limiter: CapacityLimiter) -> T:
     """Run ``fn`` in a worker thread; however often the caller is cancelled, it is not left before the thread has ended.
 
@@ -124,4 +148,4 @@ def _settle(fn: Callable[[], T], cancelled: type[BaseException]) -> Outcome[T]:
         return Failed(crash)
 
 
-__all__ = ["STOPPED", "Failed", "Hop", "Outcome", "Stopped", "Value", "in_hop", "run_in_thread"]
+__all__ = ["STOPPED", "Failed", "Hop", "Outcome", "Stopped", "Value", "in_hop", "open_nursery", "run_in_thread"]

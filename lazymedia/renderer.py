@@ -7,18 +7,23 @@ or processed; this file puts connector, processor and chat template together and
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+
+from anyio import CapacityLimiter
 
 from lazymedia.cache import ProcessorCache
 from lazymedia.chat.fetching import fetch_parts
 from lazymedia.chat.messages import MediaPart, parse_chat
 from lazymedia.errors import BadRequestError, UnprocessableMediaError
 from lazymedia.fetch import MediaConnector, get_connector
-from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.hops import run_in_thread
+from lazymedia.limits import Limits
 from lazymedia.models import processing_info
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.processing import ProcessingInfo
@@ -26,6 +31,10 @@ from lazymedia.processing import ProcessingInfo
 if TYPE_CHECKING:
     from lazymedia.identity import Algorithm
     from lazymedia.processing import MultiModalInputs
+
+
+_TEMPLATES: Final = 4
+"""Chat templates that are rendered at once; each takes well under a millisecond."""
 
 
 @final
@@ -40,6 +49,7 @@ class Renderer:
     def __init__(self, processor: MultiModalProcessor, connector: MediaConnector) -> None:
         self.processor = processor
         self.connector = connector
+        self._templates = CapacityLimiter(_TEMPLATES)
 
     async def render_chat(
         self,
@@ -64,8 +74,12 @@ class Renderer:
             LazyMediaError: The first item in request order that cannot be fetched or decoded, with modality and index.
         """
         chat = parse_chat(messages)
+        self._admit(chat.parts)
+        self.processor.info.check_options(media_io_kwargs, mm_processor_kwargs)
+        # A template may take long, and waits for the tokenizer where that is in use.
+        prompt = await run_in_thread(partial(self.processor.info.apply_chat_template, chat.messages), self._templates)
+        self.processor.info.check_prompt(prompt, Counter(part.modality for part in chat.parts))
         data, uuids, seconds = await self._fetch(chat.parts, media_io_kwargs)
-        prompt = self.processor.info.apply_chat_template(chat.messages)
         return await self._apply(
             prompt, data, seconds, uuids, media_io_kwargs, mm_processor_kwargs, skip_mm_cache, cache_scope
         )
@@ -97,18 +111,31 @@ class Renderer:
             LazyMediaError: As `render_chat`.
             TypeError: An item of a type that is not known. The caller's fault.
         """
-        urls = [
+        self.processor.info.check_options(media_io_kwargs, mm_processor_kwargs)
+        parts = [
             MediaPart(modality, url=item if isinstance(item, str) else None, media=item)
             for modality, items in mm_data.items()
             for item in (items if isinstance(items, list | tuple) else [items])
         ]
-        if any(part.url is not None for part in urls):
-            mm_data, _, seconds = await self._fetch(urls, media_io_kwargs)
+        if any(part.url is not None for part in parts):
+            self._admit(parts)
+            mm_data, _, seconds = await self._fetch(parts, media_io_kwargs)
         else:
             seconds = 0.0
         return await self._apply(
             prompt, mm_data, seconds, mm_uuids, media_io_kwargs, mm_processor_kwargs, skip_mm_cache, cache_scope
         )
+
+    def _admit(self, parts: Sequence[MediaPart]) -> None:
+        """Refuse what would be fetched for nothing."""
+        info, limits = self.processor.info, self.processor.limits
+        for part in parts:
+            if part.modality not in info.modalities:
+                raise BadRequestError(f"this model takes no {part.modality}")
+        if len(parts) > limits.max_items_per_request:
+            raise UnprocessableMediaError(
+                f"{len(parts)} items are more than the {limits.max_items_per_request} that a request may have"
+            )
 
     async def _fetch(
         self, parts: Sequence[MediaPart], media_io_kwargs: Mapping[str, Mapping[str, object]] | None
@@ -116,14 +143,8 @@ class Renderer:
         """Items and UUIDs by modality, and the seconds that fetching took."""
         start = time.perf_counter()
         info, limits = self.processor.info, self.processor.limits
-        if len(parts) > limits.max_items_per_request:
-            raise UnprocessableMediaError(
-                f"{len(parts)} items are more than the {limits.max_items_per_request} that a request may have"
-            )
         uuids: dict[str, list[str | None]] = {}
         for part in parts:
-            if part.modality not in info.modalities:
-                raise BadRequestError(f"this model takes no {part.modality}")
             uuids.setdefault(part.modality, []).append(part.uuid)
         options = media_io_kwargs or {}
         media_io = {modality: info.get_media_io(modality, options.get(modality)) for modality in uuids}
@@ -181,7 +202,7 @@ async def open_renderer(
         cache_bytes: Capacity of the processed-output cache; 0 keeps nothing.
         connector: What fetches: None for `MediaConnector`, an instance (entered here unless it is already), or the name
             under which a connector was registered.
-        limits: See `Limits`.
+        limits: See `Limits`; not for a `ProcessingInfo`, which has its own. A connector's instance has its own besides.
         warm_up: Process a dummy request in the ``"background"`` before any other, ``"await"`` it here, or not at all.
         media_io_kwargs: Default options of the decoders, by modality; not for a `ProcessingInfo`, which has its own.
         decode_workers: Decodes that run at once; by default one for each core.
@@ -194,8 +215,9 @@ async def open_renderer(
     Raises:
         ValueError: Arguments that exclude each other. The caller's fault.
     """
-    limits = DEFAULT_LIMITS if limits is None else limits
-    info = _info(processor, media_io_kwargs, limits)
+    # Loads transformers and the processor's files, where it was given by its path.
+    info = await run_in_thread(partial(_info, processor, media_io_kwargs, limits), CapacityLimiter(1))
+    limits = info.limits
     options = {
         "allowed_local_media_path": allowed_local_media_path,
         "allowed_media_domains": allowed_media_domains,
@@ -222,11 +244,11 @@ async def open_renderer(
         yield Renderer(owner, opened)
 
 
-def _info(processor: object, media_io_kwargs: Mapping[str, Any] | None, limits: Limits) -> ProcessingInfo:
+def _info(processor: object, media_io_kwargs: Mapping[str, Any] | None, limits: Limits | None) -> ProcessingInfo:
     if not isinstance(processor, ProcessingInfo):
         return processing_info(processor, media_io_kwargs=media_io_kwargs, limits=limits)
-    if media_io_kwargs is not None:
-        raise ValueError("a ProcessingInfo has its own media_io_kwargs")
+    if media_io_kwargs is not None or (limits is not None and limits != processor.limits):
+        raise ValueError("a ProcessingInfo has its own media_io_kwargs and limits")
     return processor
 
 

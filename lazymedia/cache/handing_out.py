@@ -6,9 +6,10 @@ tensor). Never here: an import of torch; tensors are recognised once somebody el
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
+
+from lazymedia.foreign import is_ndarray, is_tensor
 
 
 def handed_out(arrays: Mapping[str, Any], *, share_tensors: bool = False) -> dict[str, Any]:
@@ -18,15 +19,13 @@ def handed_out(arrays: Mapping[str, Any], *, share_tensors: bool = False) -> dic
         arrays: By name.
         share_tensors: Do not clone tensors: a caller that writes into one then changes what the cache holds.
     """
-    torch = None if share_tensors else sys.modules.get("torch")
-    numpy = sys.modules.get("numpy")
-    return {name: _safe(array, torch, numpy) for name, array in arrays.items()}
+    return {name: array if share_tensors and is_tensor(array) else _safe(array) for name, array in arrays.items()}
 
 
-def _safe(array: Any, torch: Any, numpy: Any) -> Any:
-    if torch is not None and isinstance(array, torch.Tensor):
+def _safe(array: Any) -> Any:
+    if is_tensor(array):
         return array.clone()
-    if numpy is not None and isinstance(array, numpy.ndarray):
+    if is_ndarray(array):
         view = array.view()
         view.flags.writeable = False
         return view

@@ -6,7 +6,7 @@ Never here: how one URL is fetched, or a decode.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 import anyio
@@ -35,26 +35,31 @@ async def fetch_parts(
         connector: What fetches.
         parts: The media parts of a request, in order.
         media_io: The decoder of a modality.
-        max_bytes: Encoded bytes that all items together may have.
+        max_bytes: Encoded bytes that all items together may have. So many fetches run at once as could have that many
+            between them, each at its decoder's cap.
 
     Raises:
+        PayloadTooLargeError: All items together have more bytes. Names no item: which one goes over depends on which
+            comes first.
         LazyMediaError: The first failure in request order, with modality and index.
     """
     indices: dict[str, int] = {}
     fetches: list[_Fetch] = []
-    total = _Total(max_bytes)
+    decoders = {part.modality: media_io(part.modality) for part in parts if part.url is not None}
+    total = _Total(max_bytes, decoders.values())
     for part in parts:
         index = indices[part.modality] = indices.get(part.modality, -1) + 1
         call = None
         if part.url is not None:
-            call = _bound(getattr(connector, _FETCHES[part.modality]), part.url, media_io(part.modality))
+            call = _bound(getattr(connector, _FETCHES[part.modality]), part.url, decoders[part.modality])
         fetches.append(_Fetch(part, index, call, total))
     if any(part.url is not None for part in parts):
         async with anyio.create_task_group() as nursery:
             scopes = [anyio.CancelScope() for _ in fetches]
             for position, fetch in enumerate(fetches):
-                nursery.start_soon(fetch.run, scopes[position], scopes[position + 1 :])
+                nursery.start_soon(fetch.run, position, scopes)
     await anyio.lowlevel.checkpoint()
+    total.refuse_excess()
     for fetch in fetches:
         if fetch.failure is not None:
             raise fetch.failure
@@ -72,15 +77,23 @@ def _bound(
 
 @final
 class _Total:
-    """Encoded bytes of one request, counted as they arrive."""
+    """Encoded bytes of one request: those that have come, and a bound on those that are under way."""
 
-    def __init__(self, cap: int) -> None:
+    def __init__(self, cap: int, decoders: Iterable[MediaIO[Any]]) -> None:
+        largest = max((decoder.get_max_bytes() or cap for decoder in decoders), default=cap)
+        self.under_way = anyio.CapacityLimiter(max(1, cap // max(1, largest)))
         self._cap = cap
         self._bytes = 0
 
     def add(self, size: int) -> None:
         self._bytes += size
-        if self._bytes > self._cap:
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self._bytes > self._cap
+
+    def refuse_excess(self) -> None:
+        if self.is_exceeded:
             raise PayloadTooLargeError(f"the request's media have more than the {self._cap} bytes allowed together")
 
 
@@ -98,21 +111,23 @@ class _Fetch:
         self._call = call
         self._total = total
 
-    async def run(self, scope: anyio.CancelScope, later: Sequence[anyio.CancelScope]) -> None:
+    async def run(self, position: int, scopes: Sequence[anyio.CancelScope]) -> None:
+        """Fetch under ``scopes[position]``. A failure cancels the scopes behind it, and too many bytes all of them."""
         if self._call is None:
             return
-        with scope:
+        with scopes[position]:
             try:
-                ref = await self._call()
+                async with self._total.under_way:
+                    ref = await self._call()
                 self._total.add(len(ref.data))
                 self.item = ref
             except LazyMediaError as exc:
                 self.failure = exc.at(self.part.modality, self._index)
             except Exception as exc:  # noqa: BLE001  # raised by fetch_parts, as itself, once it is known to be the first
                 self.failure = exc
-        if self.failure is not None:
-            for other in later:
-                other.cancel()
+        ended = scopes if self._total.is_exceeded else scopes[position + 1 :] if self.failure is not None else ()
+        for scope in ended:
+            scope.cancel()
 
 
 __all__ = ["fetch_parts"]

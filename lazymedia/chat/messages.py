@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lazymedia.errors import BadRequestError
+from lazymedia.foreign import is_picture
 
 _URL_PARTS: Final = {"image_url": "image", "video_url": "video", "audio_url": "audio"}
 _OBJECT_PARTS: Final = {"image_pil": "image"}
@@ -102,20 +103,22 @@ def _parse_media(part: Mapping[str, Any], kind: str, where: str) -> MediaPart:
     elif kind == "input_audio":
         media = MediaPart("audio", url=None if value is None else _audio_url(value, where), uuid=uuid)
     elif kind in _OBJECT_PARTS:
+        if value is not None and not is_picture(value):
+            raise BadRequestError(f"{where}: expected a PIL image, not {type(value).__name__}")
         media = MediaPart(_OBJECT_PARTS[kind], media=value, uuid=uuid)
     else:
         known = ", ".join(["text", *_URL_PARTS, "input_audio", *_OBJECT_PARTS])
         raise BadRequestError(f"{where}: unknown type {kind[:32]!r}; expected one of {known}")
     if media.url is None and media.media is None and media.uuid is None:
-        raise BadRequestError(f"{where}: {kind} has neither media nor UUID")
+        raise BadRequestError(f"{where}: neither media nor UUID")
     return media
 
 
 def _audio_url(value: object, where: str) -> str:
     """Clients send bare base64, as the API says, or a data URL, as others do; both become a data URL."""
     if not isinstance(value, Mapping):
-        raise BadRequestError(f"{where}: input_audio must hold data and format")
-    data = _text(value.get("data"), f"{where}: input_audio data")
+        raise BadRequestError(f"{where}: expected a mapping of data and format")
+    data = _text(value.get("data"), f"{where}: data")
     if data[:5].lower() == "data:":
         return data
     return f"data:audio/{value.get('format', 'wav')};base64,{data}"

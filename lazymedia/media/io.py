@@ -108,7 +108,7 @@ class MediaIO(ABC, Generic[T]):
         refused = sorted(cls.operator_only & set(runtime or {}))
         if refused:
             raise UnprocessableMediaError(
-                f"media_io_kwargs: {', '.join(refused)} cannot be chosen by a request", modality=cls.modality or None
+                f"decoder options: {', '.join(refused)} cannot be chosen by a request", modality=cls.modality or None
             )
         return {**(default or {}), **(runtime or {})}
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, cast, final
+from typing import Final, Generic, TypeVar, cast, final
 
 from lazymedia.errors import ReleasedError
 from lazymedia.media.spec import DecodeSpec, derive_media_key
@@ -209,13 +209,14 @@ class MediaRef(Generic[T]):
         Raises:
             ReleasedError: Released before it was decoded.
         """
+        data = self._data  # before the cell: release() gives up the cell first, so that a cell vouches for the data
         cell, decoded = self._cell, self._decoded
         if decoded is None and cell is not None:
             decoded = cell.decoded
         if decoded is None and (cell is None or self._released):
             raise ReleasedError("the reference was released before it was decoded")
         forked: MediaRef[T] = MediaRef.__new__(MediaRef)
-        forked._set(cell, self._data, self._spec, self._key, self._decoded_bytes)
+        forked._set(cell, data, self._spec, self._key, self._decoded_bytes)
         forked._decoded = decoded
         return forked
 
@@ -268,6 +269,4 @@ def _restore(media: T, key: bytes, spec: DecodeSpec) -> MediaRef[T]:
     return ref
 
 
-AnyRef = MediaRef[Any]
-
-__all__ = ["AnyRef", "MediaRef"]
+__all__ = ["MediaRef"]

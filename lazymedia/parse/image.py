@@ -7,10 +7,10 @@ looked at.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
+from lazymedia.foreign import is_array, is_picture, is_tensor
 from lazymedia.media.ref import MediaRef
 from lazymedia.parse.items import ModalityDataItems
 
@@ -24,30 +24,49 @@ class ImageSize(NamedTuple):
     height: int
 
 
+@runtime_checkable
+class PictureRules(Protocol):
+    """What a decoder of pictures makes of one that came decoded, as `ImageMediaIO` does."""
+
+    def convert(self, image: Any, /) -> Any:
+        """The picture as this decoder would have decoded it: upright, composited, in the asked mode."""
+        ...
+
+    def admit(self, image: Any, /) -> None:
+        """Load the picture if it is within the limits. Raises UnprocessableMediaError."""
+        ...
+
+
 class ImageProcessorItems(ModalityDataItems[Any]):
     """Pictures. ``get`` gives what the decoder gives: a PIL image, or a uint8 array (H, W, C).
 
     Args:
         data: `MediaRef`, PIL image, array, tensor or None, each.
-        convert: What makes a PIL image that came decoded equal to one decoded from bytes: upright, composited, in the
-            asked mode.
+        rules: What makes a PIL image that came decoded equal to one decoded from bytes; None leaves it as it is.
     """
 
-    def __init__(self, data: Sequence[object], convert: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, data: Sequence[object], rules: PictureRules | None = None) -> None:
         super().__init__(data, "image")
-        self._convert = convert
+        self._rules = rules
+
+    def admit(self, index: int) -> None:
+        raw = self.get_raw(index)
+        if self._rules is not None and is_picture(raw):
+            self._rules.admit(raw)
 
     def get(self, index: int) -> Any:
         raw = self.get_raw(index)
         if isinstance(raw, MediaRef):
             return raw.decode()
-        return raw if self._convert is None or not is_picture(raw) else self._convert(raw)
+        return raw if self._rules is None or not is_picture(raw) else self._rules.convert(raw)
 
     def get_image_size(self, index: int) -> ImageSize:
         """Width and height of the upright picture, in pixels. Decodes a reference that is not decoded yet.
 
-        Arrays are read as (H, W, C) where the last axis has 1, 3 or 4 entries, as (C, H, W) otherwise, and as (H, W)
-        where there are two axes.
+        Axes are read as `channel_axis` says.
+
+        Raises:
+            TypeError: An array or tensor whose axes are not those of a picture. The caller's fault.
         """
         media = self.get(index)
         if is_picture(media):
@@ -55,12 +74,14 @@ class ImageProcessorItems(ModalityDataItems[Any]):
         shape = tuple(int(length) for length in media.shape)
         if len(shape) == 2:
             return ImageSize(shape[1], shape[0])
-        if shape[-1] in _CHANNELS:
-            return ImageSize(shape[-2], shape[-3])
-        return ImageSize(shape[-1], shape[-2])
+        axis = channel_axis(shape, tensor=is_tensor(media))
+        if axis is None:
+            raise TypeError(f"an array or tensor of shape {shape} is no picture")
+        height, width = shape[:axis] + shape[axis + 1 :]
+        return ImageSize(width, height)
 
 
-def parse_image_data(data: object, convert: Callable[[Any], Any] | None) -> ImageProcessorItems | None:
+def parse_image_data(data: object, rules: PictureRules | None) -> ImageProcessorItems | None:
     """One picture or a sequence of pictures as items; None where there is none.
 
     An array or tensor with four axes is a batch of pictures.
@@ -75,21 +96,21 @@ def parse_image_data(data: object, convert: Callable[[Any], Any] | None) -> Imag
                 f"image at index {index} is {type(picture).__name__}; expected a MediaRef, a PIL image, an array or a "
                 "tensor with two or three axes, or None together with a UUID"
             )
-    return ImageProcessorItems(pictures, convert) if pictures else None
+    return ImageProcessorItems(pictures, rules) if pictures else None
 
 
-def is_picture(value: object) -> bool:
-    """Whether this is a PIL image; false where nobody has imported Pillow."""
-    pillow = sys.modules.get("PIL.Image")
-    return pillow is not None and isinstance(value, pillow.Image)
+def channel_axis(shape: tuple[int, ...], *, tensor: bool) -> int | None:
+    """Which of three axes holds a picture's channels: 0 or 2, None where neither can.
 
-
-def is_array(value: object) -> bool:
-    """Whether this is a NumPy array or a torch tensor; false where nobody has imported either."""
-    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
-    return (numpy is not None and isinstance(value, numpy.ndarray)) or (
-        torch is not None and isinstance(value, torch.Tensor)
-    )
+    Arrays are read as (H, W, C), tensors as (C, H, W); where that leaves a number of channels other than 1, 3 or 4, the
+    other way round. An array whose last axis has two entries is grey with transparency.
+    """
+    if len(shape) != 3:
+        return None
+    usual = 0 if tensor else 2
+    if usual == 2 and shape[2] == 2:
+        return 2
+    return next((axis for axis in (usual, 2 - usual) if shape[axis] in _CHANNELS), None)
 
 
 def _is_one(value: object) -> bool:
@@ -110,4 +131,4 @@ def _sequence(value: object) -> Sequence[object]:
     )
 
 
-__all__ = ["ImageProcessorItems", "ImageSize", "is_array", "is_picture", "parse_image_data"]
+__all__ = ["ImageProcessorItems", "ImageSize", "PictureRules", "channel_axis", "parse_image_data"]

@@ -62,6 +62,13 @@ class ModalityDataItems(Generic[V]):
         """Where the item stood in the request, also after any number of selections."""
         return self._original[index]
 
+    def admit(self, index: int) -> None:
+        """Judge an item that came decoded, before anything reads all of it. References were judged when they were made.
+
+        Raises:
+            UnprocessableMediaError: Over a limit, or it cannot be loaded. The item's fault.
+        """
+
     def get_passthrough_data(self) -> Mapping[str, object]:
         """What these items hand to the model beside the processor. Items that have such data bypass the cache."""
         return {}

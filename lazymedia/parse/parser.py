@@ -7,20 +7,11 @@ decoding; what a reference needs beyond its decoder is mapped onto it and happen
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from lazymedia.errors import BadRequestError
-from lazymedia.parse.image import parse_image_data
+from lazymedia.parse.image import PictureRules, parse_image_data
 from lazymedia.parse.items import ModalityDataItems, MultiModalDataItems
-
-
-@runtime_checkable
-class ConvertsImages(Protocol):
-    """A decoder of pictures, as `ImageMediaIO` is."""
-
-    def convert(self, image: Any, /) -> Any:
-        """What the decoder makes of a picture that is already open."""
-        ...
 
 
 class MultiModalDataParser:
@@ -35,8 +26,8 @@ class MultiModalDataParser:
         self._image_io = image_io
 
     def _parsers(self) -> dict[str, Callable[[Any], ModalityDataItems[Any] | None]]:
-        convert = self._image_io.convert if isinstance(self._image_io, ConvertsImages) else None
-        return {"image": lambda data: parse_image_data(data, convert)}
+        rules = self._image_io if isinstance(self._image_io, PictureRules) else None
+        return {"image": lambda data: parse_image_data(data, rules)}
 
     def parse_mm_data(self, mm_data: Mapping[str, object]) -> MultiModalDataItems:
         """The items of a request.

@@ -14,8 +14,9 @@ from typing import Any, Final, TypeVar, final
 from anyio import from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
-from lazymedia.errors import LazyMediaError, OverloadedError
+from lazymedia.errors import LazyMediaError
 from lazymedia.hops import in_hop
+from lazymedia.pipeline.serial import shutting_down
 
 T = TypeVar("T")
 
@@ -52,10 +53,10 @@ class OwnersLoop:
             raise
         except Exception as exc:
             if type(exc).__name__ == _LOOP_IS_GONE:
-                raise OverloadedError("the processor's event loop has ended") from exc
+                raise shutting_down() from exc
             raise
         except BaseException as exc:  # the loop's own cancellation, which means nothing in this thread
-            raise OverloadedError("the processor's event loop is ending") from exc
+            raise shutting_down() from exc
 
 
 __all__ = ["OwnersLoop"]

@@ -16,20 +16,20 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from weakref import WeakSet
 
 import anyio
 from anyio import CapacityLimiter
 
 from lazymedia.cache import CacheStats, ProcessorCache
-from lazymedia.errors import OverloadedError, UnprocessableMediaError
-from lazymedia.hops import run_in_thread
+from lazymedia.errors import UnprocessableMediaError
+from lazymedia.hops import open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.ref import MediaRef
 from lazymedia.pipeline.blocking import OwnersLoop
 from lazymedia.pipeline.decodes import DecodeSlots
-from lazymedia.pipeline.serial import Phases, Shared
+from lazymedia.pipeline.serial import Phases, Shared, shutting_down
 from lazymedia.pipeline.state import MultiModalApplyState
 from lazymedia.pipeline.warm_up import WarmUp
 from lazymedia.processing.inputs import ProcessorInputs
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from lazymedia.identity import Algorithm
     from lazymedia.processing.info import ProcessingInfo
-
-T = TypeVar("T")
 
 log = logging.getLogger("lazymedia.pipeline")
 
@@ -131,8 +129,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self._shared = Shared(
             self.info, model_id, self.hash_algorithm, self.limits, self._phases, self._slots, self._on_commit
         )
-        failure: Exception | None = None
-        async with anyio.create_task_group() as nursery:
+        async with open_nursery() as nursery:
             self._nursery: TaskGroup = nursery
             self._warm_up = WarmUp(self.info.warm_up, nursery, self._phases, threads)
             self._entered = True
@@ -140,12 +137,8 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
                 if self._warm_up_on_entering:
                     self._warm_up.start()
                 yield self
-            except Exception as exc:  # noqa: BLE001  # carried past the nursery, which would wrap it in a group
-                failure = exc
             finally:
                 self._close()
-        if failure is not None:
-            raise failure
 
     def _close(self) -> None:
         """Refuse new requests and end the open ones; the nursery then waits, in a child that no outsider can cancel."""
@@ -185,10 +178,12 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             cache_scope: Whose UUIDs these are, such as a tenant's name.
 
         Raises:
-            BadRequestError: A modality that the model does not take. The client's fault.
-            UnprocessableMediaError: More items than a request may have.
+            BadRequestError: A modality that the model does not take, or options that are no mappings. The client's
+                fault.
+            UnprocessableMediaError: More items than a request may have, or an option that cannot be chosen.
             TypeError: An item of a type that is not known. The caller's fault.
         """
+        self.info.check_options(media_io_kwargs, mm_processor_kwargs)
         items = self.info.get_data_parser(media_io_kwargs).parse_mm_data(mm_data)
         count = sum(items.get_all_counts().values())
         if count > self.limits.max_items_per_request:
@@ -222,15 +217,12 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         forked = inputs.fork()
         self._remember(forked)
         state: MultiModalApplyState | None = None
-        failure: Exception | None = None
         try:
-            async with anyio.create_task_group() as nursery:
+            async with open_nursery() as nursery:
                 state = MultiModalApplyState(self._shared, nursery, forked)
                 self._open.add(state)
                 try:
                     yield state
-                except Exception as exc:  # noqa: BLE001  # carried past the nursery, which would wrap it in a group
-                    failure = exc
                 finally:
                     state.cancel_queue()
         finally:  # after the drain; nothing awaits here, so that no cancellation comes between
@@ -239,10 +231,8 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
                 self._open.discard(state)
             if self._phases.closed and not self._open:
                 self._quiet.set()
-        if failure is not None:
-            raise failure
         if nursery.cancel_scope.cancelled_caught:
-            raise OverloadedError("the processor is shutting down")
+            raise shutting_down()
 
     async def apply(self, inputs: ProcessorInputs) -> MultiModalInputs:
         """One request from beginning to end. See `open_apply` and the steps for what it raises."""
@@ -305,8 +295,8 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         return self._finish_decoded(replace(inputs, cache=None))
 
     def _finish_decoded(self, inputs: ProcessorInputs) -> MultiModalInputs:
-        looked = look(inputs, self.model_id, self.hash_algorithm, self.limits)
-        answer = finish(inputs, looked, self.info, self.model_id, self.hash_algorithm, self._on_commit)
+        looked = look(inputs, self.info, self.model_id, self.hash_algorithm, self.limits)
+        answer = finish(inputs, looked, self.info, self.model_id, self.hash_algorithm, self.limits, self._on_commit)
         assert not isinstance(answer, NeedDecodes)
         return answer
 
@@ -323,8 +313,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self._refuse_if_not_open()
         await self._warm_up.wait()
 
-    # --- what there is to know
-    # -----------------------------------------------------------------------------------------
+    # --- what there is to know ----------------------------------------------------------------------------------------
 
     @property
     def model_id(self) -> str:

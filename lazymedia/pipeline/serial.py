@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from anyio import CapacityLimiter
 
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from lazymedia.processing import MultiModalInputs, ProcessingInfo
 
 T = TypeVar("T")
+
+RETRY_AFTER: Final = 1.0
+"""Seconds that a client is asked to wait when a processor shuts down: about what it takes to start another."""
+
+
+def shutting_down() -> OverloadedError:
+    """What requests are told when their owner leaves: try again, elsewhere or once it is back."""
+    return OverloadedError("the processor is shutting down", retry_after=RETRY_AFTER)
 
 
 @final
@@ -70,7 +78,7 @@ class Phases:
             OverloadedError: It is.
         """
         if self.closed:
-            raise OverloadedError("the processor is shutting down")
+            raise shutting_down()
 
 
 @final
@@ -97,4 +105,4 @@ class Shared:
     on_commit: Callable[[MultiModalInputs], None] | None
 
 
-__all__ = ["Phases", "Shared"]
+__all__ = ["RETRY_AFTER", "Phases", "Shared", "shutting_down"]

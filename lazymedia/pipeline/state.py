@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeVar, final
 
 import anyio.lowlevel
 
-from lazymedia.errors import OverloadedError
 from lazymedia.media.ref import MediaRef
 from lazymedia.pipeline.decodes import DecodeJob, raise_first_failure
+from lazymedia.pipeline.serial import shutting_down
 from lazymedia.processing.phases import Looked, NeedDecodes, Place, finish, look, places_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class MultiModalApplyState:
         self.timings: dict[str, float] = {}
         self._shared = shared
         self._nursery = nursery
-        self._spoilt = self._evicted = False
+        self._spoilt = self._evicted = self._finished = False
         self._looked: Looked | None = None
         self._jobs: dict[Place, DecodeJob] = {}
         self._handles: list[TaskHandle[object]] = []
@@ -71,7 +71,9 @@ class MultiModalApplyState:
         if self._looked is not None:
             raise RuntimeError("phase1() was already called")
         shared = self._shared
-        looked = await self.run_serially(partial(look, self.inputs, shared.model_id, shared.algorithm, shared.limits))
+        looked = await self.run_serially(
+            partial(look, self.inputs, shared.info, shared.model_id, shared.algorithm, shared.limits)
+        )
         self._looked = looked
         self._add_timings(looked.timings)
         self.decode(looked.to_decode)
@@ -83,13 +85,13 @@ class MultiModalApplyState:
             UnprocessableMediaError: The first failure in request order, raised after all decodes have ended.
             ImportError, MemoryError, LazyMediaError: That failure, where it is no fault of the media.
         """
+        self._refuse_if_spoilt()
         start = time.perf_counter()
         for job in self._jobs.values():
             await job.ended.wait()
         await anyio.lowlevel.checkpoint()
         self._add_timings({"decode_mm_items": time.perf_counter() - start})
-        order = {place: position for position, place in enumerate(places_of(self.inputs))}
-        raise_first_failure([self._jobs[place] for place in sorted(self._jobs, key=order.__getitem__)])
+        raise_first_failure([self._jobs[place] for place in places_of(self.inputs) if place in self._jobs])
 
     async def phase2(self) -> MultiModalInputs:
         """Process what the cache does not hold and merge it with what it does.
@@ -106,13 +108,23 @@ class MultiModalApplyState:
         """
         if self._looked is None:
             raise RuntimeError("phase2() comes after phase1()")
+        if self._finished:
+            raise RuntimeError("phase2() has already finished this request")
         shared = self._shared
         run = partial(
-            finish, self.inputs, self._looked, shared.info, shared.model_id, shared.algorithm, shared.on_commit
+            finish,
+            self.inputs,
+            self._looked,
+            shared.info,
+            shared.model_id,
+            shared.algorithm,
+            shared.limits,
+            shared.on_commit,
         )
         for number in range(_MAX_RUNS):
             answer = await self.run_serially(partial(run, ask_for_all=number > 0))
             if not isinstance(answer, NeedDecodes):
+                self._finished = True
                 self._add_timings(answer.timings)
                 return replace(answer, timings=dict(self.timings))
             self.decode(answer.places)
@@ -161,7 +173,7 @@ class MultiModalApplyState:
 
     def _refuse_if_spoilt(self) -> None:
         if self._evicted:
-            raise OverloadedError("the processor is shutting down")
+            raise shutting_down()
         if self._spoilt:
             raise RuntimeError("this request was given up in the middle of a phase; open another")
 

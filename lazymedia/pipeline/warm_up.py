@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, final
 
 from anyio import CapacityLimiter
 
-from lazymedia.hops import Hop
+from lazymedia.hops import STOPPED, Hop
+from lazymedia.pipeline.serial import shutting_down
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -59,12 +60,16 @@ class WarmUp:
         try:
             await hop.run()
         finally:
+            if hop.outcome is STOPPED:
+                self.state = "none"
             self._phases.limiter.release_on_behalf_of(badge)
 
     async def wait(self) -> None:
         """Run it once more, in turn with the phases, and raise what it raises."""
         hop = self._phases.hop(self._recorded)
         await self._nursery.start_soon(hop.run, name="warm-up").wait()
+        if hop.outcome is STOPPED:
+            raise shutting_down()
         hop.outcome.unwrap()
 
     def _recorded(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lazymedia.errors import UnprocessableMediaError
+from lazymedia.foreign import is_tensor
 
 Array: TypeAlias = Any
 """A `numpy.ndarray` or a `torch.Tensor`. Written as Any, because naming torch's type would make everybody need
@@ -113,12 +114,6 @@ def merge_fields(items: Sequence[Mapping[str, Array]], layouts: Mapping[str, Lay
     return merged
 
 
-def is_tensor(value: object) -> bool:
-    """Whether this is a torch tensor; false where nobody has imported torch."""
-    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
-    return tensor is not None and isinstance(value, tensor)
-
-
 def owned(array: Array, media: object) -> Array:
     """The array in memory of its own: no view of something larger, nothing shared with the media it came from.
 
@@ -184,4 +179,4 @@ def _is_buffer(value: object) -> bool:
     return isinstance(value, bytes | bytearray | memoryview)
 
 
-__all__ = ["Array", "Batched", "Flat", "Hidden", "Layout", "is_tensor", "merge_fields", "owned", "split_fields"]
+__all__ = ["Array", "Batched", "Flat", "Hidden", "Layout", "merge_fields", "owned", "split_fields"]

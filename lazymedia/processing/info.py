@@ -33,6 +33,9 @@ from lazymedia.processing.sizes import working_pixels
 
 ReturnTensors = Literal["np", "pt"]
 
+_MODALITIES: Final = ("image", "video", "audio", "vision_chunk")
+"""What decoder options may be for; those of modalities that a model does not take do nothing."""
+
 _DUMMY_SHAPE: Final = (336, 448, 3)
 """Height, width, channels of the picture that warms a processor up: enough to enter every step."""
 
@@ -123,7 +126,7 @@ class ProcessingInfo:
         refused = sorted(str(name)[:64] for name in runtime if name == "limits" or not _takes(kind, name))
         if refused:
             raise UnprocessableMediaError(
-                f"media_io_kwargs: {', '.join(refused)} cannot be chosen for {modality}", modality=modality
+                f"decoder options: {', '.join(refused)} cannot be chosen for {modality}", modality=modality
             )
         merged = {"limits": self.limits} | kind.merge_kwargs(self.media_io_kwargs.get(modality), runtime)
         try:
@@ -134,7 +137,7 @@ class ProcessingInfo:
             if not runtime:
                 raise
             raise UnprocessableMediaError(
-                f"media_io_kwargs: {', '.join(sorted(runtime))} of {modality}: {exc}", modality=modality
+                f"decoder options: {', '.join(sorted(runtime))} of {modality}: {exc}", modality=modality
             ) from exc
 
     def get_data_parser(self, media_io_kwargs: Mapping[str, Mapping[str, Any]] | None = None) -> MultiModalDataParser:
@@ -279,6 +282,32 @@ class ProcessingInfo:
         replacements = {modality: [item.replacement for item in of_modality] for modality, of_modality in items.items()}
         return self._prompts.lay_out(prompt, replacements, kwargs.text, mm_token_type_ids=kwargs.mm_token_type_ids)
 
+    def check_prompt(self, prompt: str, counts: Mapping[str, int]) -> None:
+        """Hold a prompt's placeholders against the numbers of items, before anything is spent on those.
+
+        Raises:
+            BadRequestError: They differ. The client's fault.
+        """
+        self._prompts.check_counts(prompt, counts)
+
+    def check_options(self, media_io_kwargs: object, mm_processor_kwargs: object) -> None:
+        """Judge a request's options before anything is fetched or decoded for it.
+
+        Raises:
+            BadRequestError: Options that are no mappings, or decoder options of an unknown modality. The client's
+                fault.
+            UnprocessableMediaError: An option that is unknown, the operator's, or has no such value.
+        """
+        decoders = _mapping(media_io_kwargs, "decoder options")
+        unknown = sorted(str(modality)[:32] for modality in decoders if modality not in _MODALITIES)
+        if unknown:
+            raise BadRequestError(f"decoder options of {', '.join(unknown)}: expected {', '.join(_MODALITIES)}")
+        for modality in decoders.keys() & set(self.modalities):
+            self.get_media_io(modality, _mapping(decoders[modality], f"decoder options of {modality}"))
+        options = _mapping(mm_processor_kwargs, "processor options")
+        if options:
+            self.prepare_kwargs(options)
+
     def text_outputs(self, rendered: RenderedPrompt) -> dict[str, Array]:
         """What one call of the processor returns beside the features: ``input_ids`` and the like, each of shape (1,
         tokens).
@@ -362,6 +391,14 @@ class ProcessingInfo:
             raise UnprocessableMediaError(
                 f"this model takes {', '.join(self.modalities)}, not {modality[:32]}", modality=modality
             )
+
+
+def _mapping(options: object, what: str) -> Mapping[str, Any]:
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise BadRequestError(f"{what} must be a mapping, not {type(options).__name__}")
+    return options
 
 
 def _takes(kind: type, name: object) -> bool:

@@ -100,6 +100,9 @@ class ProcessorInputs:
                 fault.
         """
         given = dict(self.mm_uuid_items or {})
+        for modality, named in given.items():
+            if isinstance(named, str | bytes) or not all(uuid is None or isinstance(uuid, str) for uuid in named):
+                raise BadRequestError(f"UUIDs of {modality} must be a list of texts and None")
         found: dict[str, Sequence[str | None]] = {}
         for modality, items in self.mm_data_items.items():
             uuids = given.pop(modality, None)

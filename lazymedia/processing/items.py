@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazymedia.cache.handing_out import handed_out
-from lazymedia.processing.fields import Array, is_tensor
+from lazymedia.foreign import is_tensor
+from lazymedia.processing.fields import Array
 
 _OVERHEAD = 1024
 """Bytes of the objects around an entry's arrays: dictionaries, headers, names. An estimate."""

@@ -84,7 +84,7 @@ def read_wishes(
         if name in _GROUPS:
             modality = group_of.get(name)
             if modality is None or not isinstance(value, Mapping):
-                raise UnprocessableMediaError(f"mm_processor_kwargs: {name} must be options of {', '.join(wishes)}")
+                raise UnprocessableMediaError(f"processor options: {name} must be options of {', '.join(wishes)}")
             for inner, inner_value in value.items():
                 _check_choice(inner, operator_only)
                 _add(wishes[modality], inner, inner_value, known[modality])
@@ -115,7 +115,7 @@ def merge_wishes(hf_processor: Any, wishes: Wishes, return_tensors: str) -> Prep
         if not groups:
             raise
         names = sorted(name for chosen in wishes.values() for name in chosen)
-        raise UnprocessableMediaError(f"mm_processor_kwargs: {', '.join(names)}: {exc}") from exc
+        raise UnprocessableMediaError(f"processor options: {', '.join(names)}: {exc}") from exc
     text = dict(merged["text_kwargs"])
     mm_token_type_ids = text.get("return_mm_token_type_ids", merged.get("return_mm_token_type_ids", False))
     text = {name: value for name, value in text.items() if name not in _TEXT_OUTPUTS}
@@ -131,18 +131,18 @@ def _known(hf_processor: Any, modality: str) -> frozenset[str]:
 
 def _check_choice(name: object, operator_only: Collection[str]) -> None:
     if not isinstance(name, str):
-        raise UnprocessableMediaError(f"mm_processor_kwargs: an option's name is text, not {type(name).__name__}")
+        raise UnprocessableMediaError(f"processor options: an option's name is text, not {type(name).__name__}")
     if name in OPERATOR_ONLY or name in operator_only or name.startswith("return_"):
-        raise UnprocessableMediaError(f"mm_processor_kwargs: {_short(name)} cannot be chosen by a request")
+        raise UnprocessableMediaError(f"processor options: {_short(name)} cannot be chosen by a request")
 
 
 def _add(chosen: dict[str, Any], name: str, value: object, known: frozenset[str]) -> None:
     if name not in known:
-        raise UnprocessableMediaError(f"mm_processor_kwargs: the processor has no option {_short(name)}")
+        raise UnprocessableMediaError(f"processor options: the processor has no option {_short(name)}")
     if name in chosen:
-        raise UnprocessableMediaError(f"mm_processor_kwargs: {name} is given twice")
+        raise UnprocessableMediaError(f"processor options: {name} is given twice")
     if not _is_finite(value):
-        raise UnprocessableMediaError(f"mm_processor_kwargs: {name} must be finite numbers, not deeply nested")
+        raise UnprocessableMediaError(f"processor options: {name} must be finite numbers, not deeply nested")
     chosen[name] = value
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from lazymedia.cache import Pin, ProcessorCache
 from lazymedia.errors import CacheMissError, LazyMediaError, UnprocessableMediaError
 from lazymedia.media.ref import MediaRef
+from lazymedia.media.stopping import checkpoint
 from lazymedia.processing.inputs import ProcessorInputs
 from lazymedia.processing.outputs import MultiModalInputs
 
@@ -89,16 +90,19 @@ def places_of(inputs: ProcessorInputs) -> Iterator[Place]:
             yield modality, index
 
 
-def look(inputs: ProcessorInputs, model_id: str, algorithm: Algorithm, limits: Limits) -> Looked:
-    """Phase 1: identify every item, look each up, and say what must be decoded.
+def look(inputs: ProcessorInputs, info: ProcessingInfo, model_id: str, algorithm: Algorithm, limits: Limits) -> Looked:
+    """Phase 1: judge what costs nothing to judge, identify every item, look each up, and say what must be decoded.
 
     Raises:
         CacheMissError: Items named by UUID alone that the cache does not hold; all of them are listed.
         UnprocessableMediaError: The items to decode would take more memory together than a request may.
-        BadRequestError: UUIDs that do not match the items.
+        BadRequestError: Placeholders or UUIDs that do not match the items, or options that are no mappings.
     """
     clock = Clock()
+    info.check_options(inputs.media_io_kwargs, inputs.hf_processor_mm_kwargs)
+    info.check_prompt(inputs.prompt, inputs.mm_data_items.get_all_counts())
     inputs.checked_uuids()
+    _admit_direct(inputs)
     if not inputs.can_use_cache:
         _refuse_absent(
             inputs, [place for place in places_of(inputs) if _raw(inputs, place) is None], model_id, algorithm
@@ -133,6 +137,7 @@ def finish(
     info: ProcessingInfo,
     model_id: str,
     algorithm: Algorithm,
+    limits: Limits,
     on_commit: Callable[[MultiModalInputs], None] | None = None,
     *,
     ask_for_all: bool = False,
@@ -145,12 +150,13 @@ def finish(
         info: The processor.
         model_id: As in phase 1.
         algorithm: As in phase 1.
+        limits: As in phase 1.
         on_commit: Receives the result under the caller's exclusion, right after the cache has changed. Must not wait.
         ask_for_all: When anything must be decoded, ask for everything that is not: the second request for decodes is
             then the last.
 
     Raises:
-        UnprocessableMediaError: The processor cannot take an item.
+        UnprocessableMediaError: The processor cannot take an item, or what must be decoded late is more than allowed.
         CacheMissError: An item named by UUID alone has been invalidated since.
         BadRequestError: The prompt's placeholders do not match the items.
     """
@@ -160,7 +166,10 @@ def finish(
     _refuse_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
     needed = [place for place in missing if _undecoded(inputs, place)]
     if needed:
-        return NeedDecodes(tuple(filter(partial(_undecoded, inputs), places_of(inputs) if ask_for_all else needed)))
+        places = tuple(filter(partial(_undecoded, inputs), places_of(inputs) if ask_for_all else needed))
+        decoded = [place for place in places_of(inputs) if _is_decoded_ref(inputs, place)]
+        _admit(inputs, (*decoded, *places), limits)
+        return NeedDecodes(places)
 
     kwargs = info.prepare_kwargs(inputs.hf_processor_mm_kwargs)
     with clock.stage("apply_hf_processor"):
@@ -214,6 +223,7 @@ def _process(inputs: ProcessorInputs, place: Place, info: ProcessingInfo, kwargs
     modality, index = place
     items = inputs.mm_data_items[modality]
     original = items.get_original_index(index)
+    checkpoint()  # a request that was given up holds the others up no longer than one item takes
     try:
         return info.process_item(modality, items.get(index), kwargs)
     except UnprocessableMediaError as exc:
@@ -280,6 +290,25 @@ def _raw(inputs: ProcessorInputs, place: Place) -> object:
 def _undecoded(inputs: ProcessorInputs, place: Place) -> bool:
     raw = _raw(inputs, place)
     return isinstance(raw, MediaRef) and not raw.is_decoded
+
+
+def _is_decoded_ref(inputs: ProcessorInputs, place: Place) -> bool:
+    raw = _raw(inputs, place)
+    return isinstance(raw, MediaRef) and raw.is_decoded
+
+
+def _admit_direct(inputs: ProcessorInputs) -> None:
+    """Hold media that came decoded against the limits before anything reads all of it.
+
+    Raises:
+        UnprocessableMediaError: An item is over a limit or cannot be loaded.
+    """
+    for modality, index in places_of(inputs):
+        items = inputs.mm_data_items[modality]
+        try:
+            items.admit(index)
+        except UnprocessableMediaError as exc:
+            raise exc.at(modality, items.get_original_index(index)) from exc
 
 
 def _refuse_absent(inputs: ProcessorInputs, absent: list[Place], model_id: str, algorithm: Algorithm) -> None:

@@ -1,8 +1,7 @@
 """Pictures in a form in which a Hugging Face processor has nothing to guess.
 
 Comes in: a PIL image, an array or a tensor. Goes out: the same picture, and the options that say how its axes lie.
-Never
-here: an import of Pillow or torch; what needs them has imported them.
+Never here: an import of Pillow or torch; what needs them has imported them.
 
 Left to itself, Hugging Face takes any array whose first axis has 1, 3 or 4 entries for channels first, so that a
 picture one or three pixels high turns into another picture.
@@ -16,10 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.parse.image import is_picture
-from lazymedia.processing.fields import is_tensor
+from lazymedia.foreign import is_picture, is_tensor
+from lazymedia.parse.image import channel_axis
 
-_CHANNELS: Final = (1, 3, 4)
 _WITH_ALPHA: Final = (2, 4)
 
 
@@ -43,9 +41,8 @@ class Picture:
 def as_picture(media: Any) -> Picture:
     """The picture with its axes named.
 
-    Arrays are read as (H, W, C), tensors as (C, H, W); where that leaves a number of channels other than 1, 3 or 4, the
-    other way round. Two axes are (H, W), and an array whose last axis has two entries is grey with transparency. Values
-    pass as they are: uint8 gives the same output as the PIL image of the same pixels, bit for bit.
+    Three axes are read as `parse.image.channel_axis` says, two are (H, W). Values pass as they are: uint8 gives the
+    same output as the PIL image of the same pixels, bit for bit.
 
     Raises:
         UnprocessableMediaError: Nothing that could be a picture. A path or URL is refused too, or Hugging Face would
@@ -59,7 +56,7 @@ def as_picture(media: Any) -> Picture:
     if len(media.shape) == 2:
         media = media[None] if tensor else media[..., None]
     shape = tuple(int(length) for length in media.shape)
-    axis = _channel_axis(shape, 0 if tensor else 2)
+    axis = channel_axis(shape, tensor=tensor)
     if axis is None or 0 in shape:
         raise UnprocessableMediaError(f"an array or tensor of shape {shape} is no picture")
     layout = "channels_last" if axis else "channels_first"
@@ -69,15 +66,6 @@ def as_picture(media: Any) -> Picture:
         return Picture(media, media.height, media.width)
     height, width = shape[:axis] + shape[axis + 1 :]
     return Picture(_plain(media), height, width, {"input_data_format": layout})
-
-
-def _channel_axis(shape: tuple[int, ...], usual: int) -> int | None:
-    """The axis of channels, 0 or 2: the usual one where it can be, the other where that can be."""
-    if len(shape) != 3:
-        return None
-    if usual == 2 and shape[2] == 2:
-        return 2
-    return next((axis for axis in (usual, 2 - usual) if shape[axis] in _CHANNELS), None)
 
 
 def _plain(media: Any) -> Any:

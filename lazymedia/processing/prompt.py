@@ -153,7 +153,7 @@ class PromptLayout:
             prompt.encode()
         except UnicodeEncodeError as exc:
             raise BadRequestError("the prompt is no Unicode text: it holds half a surrogate pair") from exc
-        self._check_counts(prompt, replacements)
+        self.check_counts(prompt, {modality: len(items) for modality, items in replacements.items()})
         # What has no placeholder leaves no trace in the text.
         placed = {modality: items for modality, items in replacements.items() if modality in self.placeholders}
         rendered = self.splice(prompt, placed, text_kwargs) or self.retokenise(prompt, placed, text_kwargs)
@@ -253,9 +253,14 @@ class PromptLayout:
                 return False
         return True
 
-    def _check_counts(self, prompt: str, replacements: Mapping[str, Sequence[Replacement]]) -> None:
+    def check_counts(self, prompt: str, counts: Mapping[str, int]) -> None:
+        """Hold the numbers of placeholders against those of the items.
+
+        Raises:
+            BadRequestError: They differ.
+        """
         for modality, placeholder in self.placeholders.items():
-            self._check_count(modality, prompt.count(placeholder.text), len(replacements.get(modality, ())))
+            self._check_count(modality, prompt.count(placeholder.text), counts.get(modality, 0))
 
     def _check_count(self, modality: str, placeholders: int, items: int) -> None:
         if placeholders != items:

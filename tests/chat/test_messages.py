@@ -92,8 +92,9 @@ def test_text_and_order_are_kept_and_so_is_everything_else_of_a_message() -> Non
         (user({"type": "image_url", "image_url": 3}), "part 0"),
         (user({"type": "image_url", "image_url": "u", "uuid": 3}), "uuid"),
         (user({"type": "image_pil"}), "neither media nor UUID"),
+        (user({"type": "image_pil", "image_pil": "x"}), "a PIL image, not str"),
         (user({"type": "input_audio", "input_audio": "AAAA"}), "data and format"),
-        (user({"type": "input_audio", "input_audio": {"format": "wav"}}), "input_audio data"),
+        (user({"type": "input_audio", "input_audio": {"format": "wav"}}), "part 0: data"),
     ],
 )
 def test_what_is_malformed_is_refused_by_its_place(messages: object, where: str) -> None:

@@ -363,7 +363,7 @@ async def test_a_phase_that_was_given_up_while_it_ran_spoils_its_request(name: s
                 await state.phase1()
                 await state.wait_decodes()
             await give_up(state.phase1 if name == "phase 1" else state.phase2, moment.event)
-            for later in (state.phase1, state.phase2):
+            for later in (state.phase1, state.wait_decodes, state.phase2):
                 with pytest.raises(RuntimeError, match=r"given up|after phase1|already"):
                     await later()
             moment.go_on()

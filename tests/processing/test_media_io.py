@@ -52,7 +52,7 @@ def test_the_operators_limits_hold_in_the_decoder() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"image_made": "RGB"}, "media_io_kwargs: image_made cannot be chosen for image"),
+        ({"image_made": "RGB"}, "decoder options: image_made cannot be chosen for image"),
         ({"limits": None}, "limits cannot be chosen"),
         ({"output": "array"}, "output cannot be chosen"),
         ({"image_mode": "CMYK"}, "image_mode of image: "),

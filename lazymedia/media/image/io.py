@@ -130,6 +130,22 @@ class ImageMediaIO(MediaIO[Picture]):
         except Exception as exc:
             raise refused(f"the {kind} picture cannot be decoded: {exc}") from exc
 
+    def admit(self, image: Image.Image) -> None:
+        """Load a picture that is already open, if it is within the limits on size.
+
+        Raises:
+            UnprocessableMediaError: Over a limit, or pixels that cannot be loaded.
+        """
+        from lazymedia.media.image.outline import check_size
+
+        check_size(*image.size, self._limits)
+        try:
+            image.load()
+        except (ImportError, MemoryError):
+            raise
+        except Exception as exc:
+            raise refused(f"the picture cannot be loaded: {exc}") from exc
+
     def convert(self, image: Image.Image) -> Picture:
         """What this decoder makes of a picture that is already open: upright, flat and in mode by the same rules.
 
