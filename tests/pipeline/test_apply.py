@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from lazymedia.cache import ProcessorCache
 from lazymedia.errors import (
@@ -34,15 +37,15 @@ def pixels(result: MultiModalInputs) -> list[Any]:
 
 
 async def test_a_second_request_with_the_same_pictures_decodes_and_processes_nothing() -> None:
-    io = CountingMediaIO(ImageMediaIO())
+    decoder = CountingMediaIO(ImageMediaIO())
     payloads = [make_image(40, 30, seed=seed) for seed in range(3)]
     async with opened(cache=ProcessorCache(1 << 30)) as processor:
-        cold = await processor.apply(request(processor, [io.load_bytes_ref(payload) for payload in payloads]))
-        counts = io.calls, processor.info.processed
-        hot = await processor.apply(request(processor, [io.load_bytes_ref(payload) for payload in payloads]))
+        cold = await processor.apply(request(processor, [decoder.load_bytes_ref(payload) for payload in payloads]))
+        counts = decoder.calls, processor.info.processed
+        hot = await processor.apply(request(processor, [decoder.load_bytes_ref(payload) for payload in payloads]))
 
         assert counts == (3, 3)
-        assert (io.calls, processor.info.processed) == (3, 3)
+        assert (decoder.calls, processor.info.processed) == (3, 3)
         assert (cold.cached, hot.cached) == ({"image": [False] * 3}, {"image": [True] * 3})
         assert all(np.array_equal(a, b) for a, b in zip(pixels(cold), pixels(hot)))
         assert (cold.prompt_token_ids, cold.mm_hashes) == (hot.prompt_token_ids, hot.mm_hashes)
@@ -51,13 +54,13 @@ async def test_a_second_request_with_the_same_pictures_decodes_and_processes_not
 @pytest.mark.parametrize("tensors", ["np", "pt"])
 async def test_hits_and_misses_together_equal_one_call_of_the_processor(tensors: Any) -> None:
     payloads = [make_image(40 + seed, 30, seed=seed) for seed in range(4)]
-    io = ImageMediaIO()
+    decoder = ImageMediaIO()
     info = processing_info(hf_processor(), return_tensors=tensors)
     async with opened(cache=ProcessorCache(1 << 30), info=info) as processor:
-        await processor.apply(request(processor, [io.load_bytes_ref(payloads[n]) for n in (1, 3)]))
-        mixed = await processor.apply(request(processor, [io.load_bytes_ref(payloads[n]) for n in (0, 1, 2, 1)]))
+        await processor.apply(request(processor, [decoder.load_bytes_ref(payloads[n]) for n in (1, 3)]))
+        mixed = await processor.apply(request(processor, [decoder.load_bytes_ref(payloads[n]) for n in (0, 1, 2, 1)]))
         whole = hf_processor()(
-            text=prompt(4), images=[io.load_bytes(payloads[n]) for n in (0, 1, 2, 1)], return_tensors=tensors
+            text=prompt(4), images=[decoder.load_bytes(payloads[n]) for n in (0, 1, 2, 1)], return_tensors=tensors
         )
 
     merged = mixed.merged()
@@ -68,11 +71,11 @@ async def test_hits_and_misses_together_equal_one_call_of_the_processor(tensors:
 
 
 async def test_equal_items_of_one_request_are_decoded_and_processed_once() -> None:
-    io = open_gated()
+    decoder = open_gated()
     async with opened(cache=ProcessorCache(1 << 30)) as processor:
-        result = await processor.apply(request(processor, [io.load_bytes_ref(b"same") for _ in range(4)]))
+        result = await processor.apply(request(processor, [decoder.load_bytes_ref(b"same") for _ in range(4)]))
 
-        assert (io.calls, processor.info.processed) == (1, 1)
+        assert (decoder.calls, processor.info.processed) == (1, 1)
         assert len(set(result.mm_hashes["image"])) == 1
         assert len(pixels(result)) == 4
 
@@ -81,11 +84,11 @@ async def test_equal_items_of_one_request_are_decoded_and_processed_once() -> No
 async def test_without_a_cache_everything_is_processed_and_nothing_kept(how: str) -> None:
     cache: Cache | None = None if how == "no cache" else ProcessorCache(1 << 30)
     async with opened(cache=cache) as processor:
-        io = open_gated()
+        decoder = open_gated()
         for _ in range(2):
-            result = await processor.apply(request(processor, refs(io, 2), skip_mm_cache=True))
+            result = await processor.apply(request(processor, refs(decoder, 2), skip_mm_cache=True))
 
-        assert (io.calls, processor.info.processed) == (4, 4)
+        assert (decoder.calls, processor.info.processed) == (4, 4)
         assert result.cached == {"image": [False, False]}
         assert all(len(mm_hash) == 64 for mm_hash in result.mm_hashes["image"])
         assert cache is None or len(cache) == 0
@@ -94,12 +97,12 @@ async def test_without_a_cache_everything_is_processed_and_nothing_kept(how: str
 async def test_an_item_larger_than_the_cache_is_served_uncached() -> None:
     cache: Cache = ProcessorCache(1000)
     async with opened(cache=cache) as processor:
-        io = open_gated()
+        decoder = open_gated()
         for _ in range(2):
-            result = await processor.apply(request(processor, refs(io, 1)))
+            result = await processor.apply(request(processor, refs(decoder, 1)))
 
         assert pixels(result)[0].shape == (1, 3, 336, 336)
-        assert (io.calls, len(cache)) == (2, 0)
+        assert (decoder.calls, len(cache)) == (2, 0)
 
 
 async def test_a_request_without_media() -> None:
@@ -120,9 +123,9 @@ async def test_media_that_came_decoded_are_hashed_by_what_they_hold() -> None:
 
 
 async def test_payloads_are_released_and_the_callers_references_are_not() -> None:
-    io = open_gated()
+    decoder = open_gated()
     async with opened(cache=ProcessorCache(1 << 30)) as processor:
-        mine = refs(io, 3)
+        mine = refs(decoder, 3)
         async with processor.open_apply(request(processor, mine)) as state:
             forks = state.inputs.mm_data_items["image"].get_all_raw()
             await state.phase1()
@@ -293,30 +296,66 @@ async def test_too_many_items_are_refused() -> None:
 
 
 async def test_media_that_would_not_fit_together_are_refused_before_any_is_decoded() -> None:
-    io = CountingMediaIO(ImageMediaIO())
+    decoder = CountingMediaIO(ImageMediaIO())
     payload = [make_image(100, 100, seed=seed) for seed in range(3)]
-    size = io.load_bytes_ref(payload[0]).decoded_bytes
+    size = decoder.load_bytes_ref(payload[0]).decoded_bytes
     assert size is not None
     async with opened(cache=ProcessorCache(1 << 30), limits=Limits(max_request_decoded_bytes=2 * size)) as processor:
-        await processor.apply(request(processor, [io.load_bytes_ref(data) for data in payload[:2]]))
-        await processor.apply(request(processor, [io.load_bytes_ref(data) for data in payload]))
+        await processor.apply(request(processor, [decoder.load_bytes_ref(data) for data in payload[:2]]))
+        await processor.apply(request(processor, [decoder.load_bytes_ref(data) for data in payload]))
         processor.cache.clear()  # type: ignore[union-attr]  # it has one
         with pytest.raises(UnprocessableMediaError, match="image at index 2"):
-            await processor.apply(request(processor, [io.load_bytes_ref(data) for data in payload]))
+            await processor.apply(request(processor, [decoder.load_bytes_ref(data) for data in payload]))
 
-        assert io.calls == 3
+        assert decoder.calls == 3
+
+
+async def test_late_decodes_are_admitted_like_the_others() -> None:
+    cache: Cache = ProcessorCache(1 << 30)
+    decoder = CountingMediaIO(ImageMediaIO())
+    payloads = [make_image(100, 100, seed=seed) for seed in range(4)]
+    async with opened(cache=cache, limits=Limits(max_request_decoded_bytes=100 * 100 * 4)) as processor:
+        for payload in payloads:
+            await processor.apply(request(processor, [decoder.load_bytes_ref(payload)]))
+        with pytest.raises(UnprocessableMediaError, match="decoded bytes allowed"):
+            async with processor.open_apply(
+                request(processor, [decoder.load_bytes_ref(payload) for payload in payloads])
+            ) as state:
+                await state.phase1()
+                await state.wait_decodes()
+                cache.clear()
+                await state.phase2()
+
+        assert decoder.calls == 4
+
+
+@pytest.mark.parametrize("with_cache", [True, False])
+async def test_pictures_that_came_opened_are_judged_before_they_are_read(with_cache: bool) -> None:
+    """With a cache, they are hashed first; what cannot be loaded, or must not be, is told by its place all the same."""
+    whole = Image.open(io.BytesIO(make_image(60, 50, format="JPEG")))
+    cut = Image.open(io.BytesIO(make_image(60, 50, format="JPEG")[:-300]))
+    large = Image.open(io.BytesIO(make_image(300, 300, format="PNG")))
+    cache: Cache | None = ProcessorCache(1 << 30) if with_cache else None
+    info = WatchedInfo(hf_processor(), limits=Limits(max_image_pixels=200_000, max_image_side=250))
+    async with opened(cache=cache, info=info) as processor:
+        for bad in (cut, large):
+            with pytest.raises(UnprocessableMediaError, match="image at index 1") as caught:
+                await processor.apply(request(processor, [whole, bad]))
+            assert caught.value.index == 1
+
+        assert large.fp is not None, "it was not loaded"
 
 
 # --- UUIDs ------------------------------------------------------------------------------------------------------------
 
 
 async def test_an_item_named_by_uuid_alone_is_taken_from_the_cache() -> None:
-    io = open_gated()
+    decoder = open_gated()
     async with opened(cache=ProcessorCache(1 << 30)) as processor:
-        first = await processor.apply(request(processor, refs(io, 1), mm_uuids={"image": ["cat"]}))
+        first = await processor.apply(request(processor, refs(decoder, 1), mm_uuids={"image": ["cat"]}))
         second = await processor.apply(request(processor, [None], mm_uuids={"image": ["cat"]}))
 
-        assert io.calls == 1
+        assert decoder.calls == 1
         assert np.array_equal(pixels(first)[0], pixels(second)[0])
 
 
@@ -349,17 +388,19 @@ async def test_every_missing_hash_is_told_at_once() -> None:
 
 
 async def test_an_item_without_media_is_stood_for_by_its_equal_that_has_some() -> None:
-    io = open_gated()
+    decoder = open_gated()
     async with opened(cache=ProcessorCache(1 << 30)) as processor:
-        result = await processor.apply(request(processor, [None, *refs(io, 1)], mm_uuids={"image": ["same", "same"]}))
+        result = await processor.apply(
+            request(processor, [None, *refs(decoder, 1)], mm_uuids={"image": ["same", "same"]})
+        )
 
-        assert (io.calls, len(pixels(result))) == (1, 2)
+        assert (decoder.calls, len(pixels(result))) == (1, 2)
 
 
 async def test_a_uuid_never_meets_a_content_key() -> None:
-    io = open_gated()
+    decoder = open_gated()
     async with opened(cache=ProcessorCache(1 << 30)) as processor:
-        ref = refs(io, 1)[0]
+        ref = refs(decoder, 1)[0]
         content = await processor.apply(request(processor, [ref]))
         for uuid in (content.mm_hashes["image"][0], ref.key.hex()):
             named = await processor.apply(request(processor, [picture(5)], mm_uuids={"image": [uuid]}))
@@ -369,7 +410,14 @@ async def test_a_uuid_never_meets_a_content_key() -> None:
 
 @pytest.mark.parametrize(
     "uuids",
-    [{"image": ["a"]}, {"image": ["a", "b", "c"]}, {"image": [None, None], "video": ["x"]}],
+    [
+        {"image": ["a"]},
+        {"image": ["a", "b", "c"]},
+        {"image": [None, None], "video": ["x"]},
+        {"image": "ab"},
+        {"image": ["a", 5]},
+        {"image": [None, {}]},
+    ],
 )
 async def test_uuids_that_do_not_match_the_items_are_refused(uuids: dict[str, list[str | None]]) -> None:
     for cache in (ProcessorCache[Any](1 << 30), None):
@@ -396,7 +444,7 @@ async def test_options_of_the_processor_separate_entries_and_those_of_other_moda
                 plain,
                 request(processor, [picture(1)], mm_processor_kwargs={"do_normalize": False}),
                 request(processor, [picture(1)], mm_processor_kwargs={"images_kwargs": {"do_normalize": False}}),
-                request(processor, [picture(1)], mm_processor_kwargs={"videos_kwargs": {"fps": 1}}),
+                replace(plain, hf_processor_mm_kwargs={"videos_kwargs": {"fps": 1}}),
                 request(processor, [picture(1)], media_io_kwargs={"video": {"num_frames": 3}}),
             )
         ]
@@ -436,6 +484,11 @@ async def test_steps_out_of_order_are_refused() -> None:
             async with processor.open_apply(request(processor, [picture(1)])) as state:
                 await state.phase1()
                 await state.phase1()
+        with pytest.raises(RuntimeError, match="already finished"):
+            async with processor.open_apply(request(processor, [picture(1)])) as state:
+                await state.phase1()
+                await state.phase2()
+                await state.phase2()
 
 
 async def test_a_processor_is_entered_once_and_used_inside() -> None:
@@ -488,11 +541,11 @@ async def test_an_overridden_method_takes_the_request_out_of_the_two_phases(
     make: Callable[..., MultiModalProcessor], method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "lazymedia.pipeline")
-    io = open_gated()
+    decoder = open_gated()
     async with MultiModalProcessor(WatchedInfo(hf_processor())) as plain:
-        expected = await plain.apply(request(plain, refs(io, 2)))
+        expected = await plain.apply(request(plain, refs(decoder, 2)))
     async with make(WatchedInfo(hf_processor()), cache=ProcessorCache(1 << 30)) as processor:
-        results = [await processor.apply(request(processor, refs(io, 2))) for _ in range(2)]
+        results = [await processor.apply(request(processor, refs(decoder, 2))) for _ in range(2)]
 
         assert plain.supports_two_phase_apply
         assert not processor.supports_two_phase_apply

@@ -26,6 +26,8 @@ from lazymedia.processing import MultiModalInputs
 from lazymedia.testing.decoders import FailingMediaIO, GatedMediaIO
 from lazymedia.testing.quiet import assert_quiet, native_cancel
 from tests.pipeline.support import (
+    Cache,
+    Gate,
     GatedCache,
     WatchedInfo,
     hf_processor,
@@ -188,8 +190,10 @@ async def test_a_cancelled_request_drains_then_releases_then_ends(
                 moment.go_on()
                 await request_.ended.wait()
 
-            assert request_.was_cancelled or request_.outcome is None or isinstance(request_.outcome, MultiModalInputs)
-            assert request_.was_cancelled == (request_.outcome is None)
+            if name == "phase 2" and not native:  # a scope may find the request finished in that very hop
+                assert request_.was_cancelled or isinstance(request_.outcome, MultiModalInputs)
+            else:
+                assert request_.was_cancelled
             assert all(not fork.data for fork in forks)
             assert all(ref.data for ref in mine)
             assert_quiet(processor)
@@ -208,9 +212,13 @@ async def test_a_request_cancelled_while_it_drains_still_drains(times: int, anyi
         io: GatedMediaIO[Any] = GatedMediaIO(picture(1))
         async with opened(cache=ProcessorCache(1 << 30)) as processor:
             left = anyio.Event()
+            forks: list[MediaRef[Any]] = []
 
-            async def leave_early(processor: Any = processor, io: Any = io, left: Any = left) -> None:
+            async def leave_early(
+                processor: Any = processor, io: Any = io, left: Any = left, forks: Any = forks
+            ) -> None:
                 async with processor.open_apply(request(processor, refs(io, 1))) as state:
+                    forks += state.inputs.mm_data_items["image"].get_all_raw()
                     await state.phase1()
                     await reached(io.started)
                     left.set()
@@ -224,9 +232,12 @@ async def test_a_request_cancelled_while_it_drains_still_drains(times: int, anyi
 
                 assert not request_.ended.is_set()
                 assert io.running == 1
+                assert all(fork.data for fork in forks)
                 io.release()
                 await request_.ended.wait()
 
+            assert forks
+            assert not any(fork.data for fork in forks)
             assert_quiet(processor)
 
 
@@ -351,6 +362,67 @@ async def test_four_requests_for_one_reference_take_one_decode_slot() -> None:
         assert io.calls == 1
 
 
+async def test_a_cancelled_request_holds_the_others_up_no_longer_than_one_item_takes(
+    anyio_backend: tuple[str, object],
+) -> None:
+    for native in ways(anyio_backend):
+        info = WatchedInfo(hf_processor(), return_tensors="np")
+        info.gate.arm()
+        async with opened(info=info) as processor:
+
+            async def apply(processor: Any = processor) -> Any:
+                return await processor.apply(request(processor, [picture(number) for number in range(20)]))
+
+            async with running(apply, native) as request_:
+                await reached(info.gate.reached)
+                request_.cancel()
+                await some_ticks()
+                info.gate.open()
+
+            assert request_.was_cancelled
+            assert info.processed == 1
+
+
+async def test_what_was_committed_is_handed_over_although_its_request_was_cancelled(
+    anyio_backend: tuple[str, object],
+) -> None:
+    """Both sides then agree on the order of use: what is held here was told there."""
+    for native in ways(anyio_backend):
+        gate = Gate()
+        outbox: list[MultiModalInputs] = []
+
+        def receive(result: MultiModalInputs, gate: Gate = gate, outbox: Any = outbox) -> None:
+            gate.pass_through()
+            outbox.append(result)
+
+        cache: Cache = ProcessorCache(1 << 30)
+        async with opened(cache=cache, on_commit=receive) as processor:
+            await processor.apply(request(processor, [picture(1), picture(2)]))
+            gate.arm()
+
+            async def apply(processor: Any = processor) -> Any:
+                return await processor.apply(request(processor, [picture(3), picture(1)]))
+
+            async with running(apply, native) as request_:
+                await reached(gate.reached)
+                for _ in range(3):
+                    request_.cancel()
+                    await some_ticks()
+                gate.open()
+            await processor.apply(request(processor, [picture(4)]))
+
+            assert request_.was_cancelled or isinstance(request_.outcome, MultiModalInputs)
+            mirror: dict[str, None] = {}
+            for handed in outbox:
+                hashes = handed.mm_hashes["image"]
+                for mm_hash in [known for known in hashes if known in mirror] + hashes:
+                    if mm_hash in mirror and mm_hash in hashes:
+                        mirror.pop(mm_hash)
+                    mirror[mm_hash] = None
+            assert len(outbox) == 3
+            assert set(mirror) == set(cache._entries)
+
+
 # --- deadlines, given-up phases ---------------------------------------------------------------------------------------
 
 
@@ -453,8 +525,17 @@ async def test_asyncios_own_deadlines_drain_too(how: str, anyio_backend: object)
 # --- what reaches the caller ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("raised", [LookupError("mine"), ExceptionGroup("mine", [ValueError(1)]), StopAsyncIteration()])
-async def test_the_callers_own_exception_arrives_as_itself(raised: Exception) -> None:
+@pytest.mark.parametrize(
+    "raised",
+    [
+        LookupError("mine"),
+        ExceptionGroup("mine", [ValueError(1)]),
+        StopAsyncIteration(),
+        SystemExit(3),
+        KeyboardInterrupt(),
+    ],
+)
+async def test_the_callers_own_exception_arrives_as_itself(raised: BaseException) -> None:
     io: GatedMediaIO[Any] = open_gated()
     cause = ValueError("its cause")
     async with opened() as processor:

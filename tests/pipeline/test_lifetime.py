@@ -108,6 +108,44 @@ async def test_a_failing_warm_up_is_told_to_who_waits_for_it_and_recorded_for_th
         await processor.apply(request(processor, [picture(1)]))
 
 
+async def test_who_waits_for_a_warm_up_that_never_comes_is_told_that_the_processor_closes() -> None:
+    cache = GatedCache()
+    cache.gate.arm()
+    told: list[BaseException] = []
+
+    async def wait(processor: MultiModalProcessor) -> None:
+        try:
+            await processor.warm_up()
+        except OverloadedError as exc:
+            told.append(exc)
+
+    async def ask(processor: MultiModalProcessor) -> None:
+        with pytest.raises(OverloadedError):
+            await processor.apply(request(processor, [picture(1)]))
+
+    async with anyio.create_task_group() as nursery:
+        with anyio.CancelScope() as scope:
+            async with MultiModalProcessor(Recording(), cache=cache) as processor:
+                nursery.start_soon(ask, processor)
+                await reached(cache.gate.reached)
+                nursery.start_soon(wait, processor)
+                await anyio.wait_all_tasks_blocked()
+                threading.Timer(0.05, cache.gate.open).start()
+                scope.cancel()
+                await checkpoint()
+
+    assert [type(exc) for exc in told] == [OverloadedError]
+
+
+async def test_a_warm_up_that_never_ran_is_not_said_to_run() -> None:
+    with anyio.CancelScope() as scope:
+        async with MultiModalProcessor(Recording(), warm_up="background") as processor:
+            scope.cancel()
+            await checkpoint()
+
+    assert processor.statistics().warm_up in {"none", "done"}
+
+
 async def test_leaving_waits_for_a_running_warm_up() -> None:
     info = Recording()
     info.gate.arm()
@@ -216,7 +254,9 @@ async def test_an_owner_that_is_cancelled_natively_waits_all_the_same(anyio_back
     assert box[0].statistics().running_decodes == 0
 
 
-@pytest.mark.parametrize("raised", [LookupError("mine"), ExceptionGroup("mine", [ValueError(1)])])
+@pytest.mark.parametrize(
+    "raised", [LookupError("mine"), ExceptionGroup("mine", [ValueError(1)]), SystemExit(3), KeyboardInterrupt()]
+)
 async def test_an_exception_in_the_owners_block_arrives_as_itself(raised: Exception) -> None:
     cause = ValueError("its cause")
     try:
