@@ -25,6 +25,8 @@ class Limits:
     """Width x height of a picture. The value at which Pillow starts to warn; a quarter of a gigabyte as RGB."""
     max_image_side: int = 16_384
     """Pixels along the longer side; a picture of 1 x 2^31 has few pixels and still breaks resizers."""
+    max_processor_pixels: int = 89_478_485
+    """Width x height of what a model's processor makes of a picture on its way, by resizing or padding it."""
     max_image_scans: int = 64
     """Scans of a progressive JPEG. Each costs a pass over all pixels; libjpeg-turbo's author names counting as the
     cure.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from lazymedia.cli.options import UsageError, as_urls, connector_options
+from lazymedia.cli.options import as_urls, open_connector
 from lazymedia.cli.render import processor
 from lazymedia.cli.show import milliseconds, size, table
 from lazymedia.fetch import MediaConnector
@@ -58,21 +58,21 @@ def run(arguments: Namespace) -> None:
 
 
 async def _demo(arguments: Namespace) -> None:
-    async with _sources(arguments) as (urls, options):
+    async with _sources(arguments) as (urls, connector):
         from lazymedia.renderer import open_renderer
 
-        built_in = processor(None)
-        say = (lambda _: None) if arguments.json else print
-        say(f"{len(urls)} pictures, {type(built_in).__name__}, {arguments.backend}\n")
-        connector = _Counting(**options)
-        async with open_renderer(built_in, warm_up="await", connector=connector) as renderer:
+        info = processor(arguments)
+        if not arguments.json:
+            print(f"{len(urls)} pictures, {type(info.hf_processor).__name__}, {arguments.backend}\n")
+        async with open_renderer(info, warm_up="await", connector=connector) as renderer:
             first, last = urls[:-1] or urls, urls[-1:]
-            show = partial(_round, renderer=renderer, connector=connector, arguments=arguments)
+            show = partial(_round, renderer=renderer, connector=connector)
             rounds = [
                 await show("cold", "nothing is known", urls=first),
                 await show("hot", "the same again", urls=first),
-                await show("mixed", "one new among the known", urls=[*last, *first]),
             ]
+            if len(urls) > 1:
+                rounds.append(await show("mixed", "one new among the known", urls=[*last, *first]))
     if arguments.json:
         print(json.dumps([asdict(round_) for round_ in rounds]))
         return
@@ -114,12 +114,10 @@ def _row(round_: Round) -> tuple[object, ...]:
     )
 
 
-async def _round(
-    name: str, note: str, renderer: Renderer, connector: _Counting, urls: Sequence[str], arguments: Namespace
-) -> Round:
+async def _round(name: str, note: str, renderer: Renderer, connector: _Counting, urls: Sequence[str]) -> Round:
     fetched, decoded = connector.fetched_bytes, renderer.processor.statistics().decoded
     start = time.perf_counter()
-    result = await renderer.render_chat(_messages(urls), media_io_kwargs=arguments.media_io_kwargs)
+    result = await renderer.render_chat(_messages(urls))
     total = time.perf_counter() - start
     verdicts = list(zip(result.mm_hashes["image"], result.cached["image"]))
     return Round(
@@ -143,24 +141,21 @@ def _messages(urls: Sequence[str]) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def _sources(arguments: Namespace) -> AsyncIterator[tuple[list[str], dict[str, Any]]]:
-    """URLs to ask for, and what the connector must allow for them."""
+async def _sources(arguments: Namespace) -> AsyncIterator[tuple[list[str], _Counting]]:
+    """URLs to ask for, and a connector that may fetch them."""
     if arguments.sources:
         urls, root = as_urls(arguments.sources)
-        yield urls, connector_options(arguments, root)
+        yield urls, open_connector(arguments, root, kind=_Counting)
         return
     async with _served() as server:
-        options = connector_options(arguments)
-        options["allowed_networks"] = (*options["allowed_networks"], "127.0.0.0/8")
-        yield [server.url(f"/{name}") for name, _ in PICTURES], options
+        connector = open_connector(arguments, networks=["127.0.0.0/8"], kind=_Counting)
+        yield [server.url(f"/{name}") for name, _ in PICTURES], connector
 
 
 def _served() -> MediaServer:
-    try:
-        from lazymedia.testing.media import make_image
-        from lazymedia.testing.server import MediaServer
-    except ImportError as exc:  # pragma: no cover  # every dependency of these is a dependency of lazymedia
-        raise UsageError(str(exc)) from exc
+    from lazymedia.testing.media import make_image
+    from lazymedia.testing.server import MediaServer
+
     return MediaServer(
         {f"/{name}": make_image(*SIDES, format=format_, seed=seed) for seed, (name, format_) in enumerate(PICTURES)}
     )

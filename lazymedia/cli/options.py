@@ -11,9 +11,16 @@ import importlib
 import json
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from lazymedia.fetch import MediaConnector
+    from lazymedia.limits import Limits
+
+C = TypeVar("C", bound="MediaConnector")
 
 
 class UsageError(Exception):
@@ -116,18 +123,52 @@ def _has_scheme(source: str) -> bool:
     return source[:5].lower() == "data:" or "://" in source or source[:5].lower() == "file:"
 
 
-def connector_options(arguments: Namespace, root: str | None = None) -> dict[str, Any]:
-    """What a `MediaConnector` takes of the shared options.
+def open_connector(
+    arguments: Namespace, root: str | None = None, *, networks: Sequence[str] = (), kind: Callable[..., C] | None = None
+) -> C:
+    """A connector under the shared options and the limits of the environment, not entered yet.
 
     Args:
         arguments: Parsed arguments.
         root: The folder of the files that were named directly, where there are any.
+        networks: Networks that are allowed besides.
+        kind: The class of connector; `MediaConnector` where None.
+
+    Raises:
+        UsageError: An option that cannot be used.
     """
-    return {
-        "allowed_local_media_path": arguments.allowed_local_media_path or root,
-        "allowed_networks": tuple(arguments.allowed_network),
-        "allowed_media_domains": arguments.allowed_media_domain,
-    }
+    from lazymedia.fetch import MediaConnector
+
+    make: Any = MediaConnector if kind is None else kind
+    with usage_errors():
+        connector: C = make(
+            allowed_local_media_path=arguments.allowed_local_media_path or root,
+            allowed_networks=(*arguments.allowed_network, *networks),
+            allowed_media_domains=arguments.allowed_media_domain,
+            limits=limits(),
+        )
+    return connector
 
 
-__all__ = ["UsageError", "as_urls", "connector_options", "parse"]
+def limits() -> Limits:
+    """The limits that the environment sets.
+
+    Raises:
+        UsageError: A variable that is no such number.
+    """
+    from lazymedia.limits import Limits
+
+    with usage_errors():
+        return Limits.from_env()
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """What a wrong option makes of the library is told as such, in one line."""
+    try:
+        yield
+    except (TypeError, ValueError, OSError) as exc:
+        raise UsageError(str(exc)) from exc
+
+
+__all__ = ["UsageError", "as_urls", "limits", "open_connector", "parse", "usage_errors"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from lazymedia.cli.options import as_urls, connector_options
+from lazymedia.cli.options import as_urls, limits, open_connector, usage_errors
 from lazymedia.cli.show import size, table
 
 
@@ -36,10 +36,11 @@ async def _probe(arguments: Namespace, urls: list[str], root: str | None) -> lis
     from lazymedia.fetch import MediaConnector
     from lazymedia.media.image import ImageMediaIO, probe
 
-    options = ImageMediaIO.merge_kwargs(None, (arguments.media_io_kwargs or {}).get("image"))
-    image_io = ImageMediaIO(**options)
+    with usage_errors():
+        image_io = ImageMediaIO(**{"limits": limits(), **(arguments.media_io_kwargs or {}).get("image", {})})
+    connector: MediaConnector = open_connector(arguments, root)
     found = []
-    async with MediaConnector(**connector_options(arguments, root)) as media:
+    async with connector as media:
         for url in urls:
             ref = await media.fetch_image(url, image_io)
             try:

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from lazymedia.cli.options import UsageError, connector_options
+from lazymedia.cli.options import UsageError, limits, open_connector, usage_errors
 from lazymedia.cli.show import item_rows, milliseconds, stages, table
 
 if TYPE_CHECKING:
-    from lazymedia.processing import MultiModalInputs
+    from lazymedia.processing import MultiModalInputs, ProcessingInfo
 
 
 def run(arguments: Namespace) -> None:
     """Render the request once or more, and show each."""
+    if arguments.out is not None and not Path(arguments.out).absolute().parent.is_dir():
+        raise UsageError(f"no such folder: {Path(arguments.out).parent}")
     body = _body(arguments.request)
     anyio.run(_render, arguments, body, backend=arguments.backend)
 
@@ -31,14 +33,13 @@ def run(arguments: Namespace) -> None:
 async def _render(arguments: Namespace, body: dict[str, Any]) -> None:
     from lazymedia.renderer import open_renderer
 
-    async with open_renderer(
-        processor(arguments.processor), warm_up="await", **connector_options(arguments)
-    ) as renderer:
+    info = processor(arguments)
+    async with open_renderer(info, warm_up="await", connector=open_connector(arguments)) as renderer:
         for _ in range(arguments.repeat):
             start = time.perf_counter()
             result = await renderer.render_chat(
                 body["messages"],
-                media_io_kwargs=arguments.media_io_kwargs or body.get("media_io_kwargs"),
+                media_io_kwargs=body.get("media_io_kwargs"),
                 mm_processor_kwargs=body.get("mm_processor_kwargs"),
             )
             _show(result, time.perf_counter() - start, as_json=arguments.json)
@@ -46,20 +47,32 @@ async def _render(arguments: Namespace, body: dict[str, Any]) -> None:
             write_tensors(Path(arguments.out), result)
 
 
-def processor(path: str | None) -> object:
-    """The processor of a saved model, or the built-in one for demonstrations, which needs no hub and no torch."""
-    if path is not None:
-        if not Path(path).is_dir():
-            raise UsageError(f"no such folder: {path}")
-        return path
-    # What transformers says of libraries that are not installed is no news: this processor needs none of them.
+def processor(arguments: Namespace) -> ProcessingInfo:
+    """The processor of a saved model, or the built-in one for demonstrations, which needs no hub and no torch.
+
+    Raises:
+        UsageError: There is none, or it cannot be used with these options.
+    """
+    # What transformers says of libraries that are not installed is no news: the built-in processor needs none of them.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    try:
-        from lazymedia.testing.processors import make_processor
-    except ImportError as exc:
-        raise UsageError(f"this needs Hugging Face's transformers: pip install 'lazymedia[hf]' ({exc})") from exc
-    return make_processor("llava")
+    from lazymedia.models import processing_info
+
+    path = getattr(arguments, "processor", None)
+    if path is not None and not Path(path).is_dir():
+        raise UsageError(f"no such folder: {path}")
+    with usage_errors():
+        try:
+            from lazymedia.testing.processors import make_processor
+
+            info = processing_info(
+                path or make_processor("llava"), media_io_kwargs=arguments.media_io_kwargs, limits=limits()
+            )
+        except ImportError as exc:
+            raise UsageError(f"this needs Hugging Face's transformers: pip install 'lazymedia[hf]' ({exc})") from exc
+        for modality in arguments.media_io_kwargs or {}:
+            info.get_media_io(modality)
+    return info
 
 
 def _body(source: str) -> dict[str, Any]:

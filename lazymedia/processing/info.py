@@ -218,10 +218,10 @@ class ProcessingInfo:
             UnprocessableMediaError: The picture, or the sizes that the request chose, are at fault.
         """
         pixels = self.working_pixels(height, width, settings)
-        if pixels > self.limits.max_image_pixels:
+        if pixels > self.limits.max_processor_pixels:
             raise UnprocessableMediaError(
                 f"the processor would make {pixels} pixels out of a picture of {width} x {height}; "
-                f"{self.limits.max_image_pixels} are allowed"
+                f"{self.limits.max_processor_pixels} are allowed"
             )
 
     def working_pixels(self, height: int, width: int, settings: Mapping[str, Any]) -> int:

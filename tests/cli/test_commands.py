@@ -129,6 +129,16 @@ def test_bad_usage_is_status_two(arguments: list[str], capsys: pytest.CaptureFix
         (["probe", "no-such-file.png"], "no such file"),
         (["demo", "no-such-file.png"], "no such file"),
         (["render", "{}", "--processor", "no-such-folder"], "no such folder"),
+        (["render", "{}", "--processor", "tests"], "lazymedia render:"),
+        (["render", "{}", "--out", "no-such-folder/x.safetensors"], "no such folder"),
+        (["render", "{}", "--allowed-network", "nonsense"], "nonsense"),
+        (["render", "{}", "--allowed-local-media-path", "no-such-folder"], "lazymedia render:"),
+        (["render", "{}", "--media-io-kwargs", '{"image": {"bogus": 1}}'], "bogus"),
+        (["probe", "data:,x", "--allowed-media-domain", "http://x"], "lazymedia probe:"),
+        (["probe", "data:,x", "--media-io-kwargs", '{"image": {"bogus": 1}}'], "bogus"),
+        (["probe", "data:,x", "--media-io-kwargs", '{"image": {"image_mode": "Z"}}'], "image_mode"),
+        (["probe", "data:,x", "--media-io-kwargs", '{"image": 5}'], "lazymedia probe:"),
+        (["fetch", "data:,x", "-o", "README.md"], "README.md"),
     ],
 )
 def test_what_does_not_exist_is_bad_usage_too(
@@ -137,7 +147,38 @@ def test_what_does_not_exist_is_bad_usage_too(
     request = write(tmp_path, body(data_url(make_image())))
 
     assert main([request if argument == "{}" else argument for argument in arguments]) == 2
-    assert said in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert said in err
+    assert (out, err.count("\n")) == ("", 1)
+
+
+@pytest.mark.parametrize("field", ["media_io_kwargs", "mm_processor_kwargs"])
+def test_options_in_a_request_that_make_no_sense_fail_the_request(
+    field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = write(tmp_path, {**body(data_url(make_image())), field: 5})
+
+    assert main(["render", request]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_limits_come_from_the_environment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = write(tmp_path, body(data_url(make_image(50, 40))))
+    monkeypatch.setenv("LAZYMEDIA_MAX_IMAGE_PIXELS", "1000")
+
+    assert main(["render", request]) == 1
+    assert "image at index 0" in capsys.readouterr().err
+    monkeypatch.setenv("LAZYMEDIA_MAX_IMAGE_PIXELS", "many")
+    assert main(["render", request]) == 2
+
+
+def test_options_on_the_command_line_are_the_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    request = write(tmp_path, body(data_url(make_image(50, 40))))
+
+    assert main(["render", request, "--media-io-kwargs", '{"image": {"output": "array"}}']) == 0
+    assert "miss" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["nonsense", "[]", "{}", '"x"'])
@@ -178,8 +219,12 @@ def test_fetch_writes_payloads_under_names_made_of_their_digests(
     )
 
     assert status == 0
-    assert {path.read_bytes() for path in folder.iterdir()} == {make_image(50, 40), b"hello"}
-    assert all(path.name in capsys.readouterr().out or True for path in folder.iterdir())
+    assert {path.suffix: path.read_bytes() for path in folder.iterdir()} == {
+        ".png": make_image(50, 40),
+        ".bin": b"hello",
+    }
+    out = capsys.readouterr().out
+    assert all(path.name in out for path in folder.iterdir())
 
 
 @BACKENDS
@@ -204,6 +249,10 @@ def test_the_demonstration_takes_pictures_of_the_users_own(tmp_path: Path, capsy
     out = capsys.readouterr().out
     assert "2 pictures" in out
     assert "mixed (one new among the known)" in out
+    assert main(["demo", str(names[0])]) == 0
+    out = capsys.readouterr().out
+    assert "1 pictures" in out
+    assert "mixed" not in out
 
 
 @BACKENDS

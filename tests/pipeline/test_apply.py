@@ -336,7 +336,7 @@ async def test_pictures_that_came_opened_are_judged_before_they_are_read(with_ca
     cut = Image.open(io.BytesIO(make_image(60, 50, format="JPEG")[:-300]))
     large = Image.open(io.BytesIO(make_image(300, 300, format="PNG")))
     cache: Cache | None = ProcessorCache(1 << 30) if with_cache else None
-    info = WatchedInfo(hf_processor(), limits=Limits(max_image_pixels=200_000, max_image_side=250))
+    info = WatchedInfo(hf_processor(), limits=Limits(max_image_pixels=50_000))
     async with opened(cache=cache, info=info) as processor:
         for bad in (cut, large):
             with pytest.raises(UnprocessableMediaError, match="image at index 1") as caught:
