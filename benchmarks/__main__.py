@@ -18,8 +18,7 @@ def main() -> None:
     """Parse the command line and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--backend", choices=("trio", "asyncio"), default="trio")
-    parser.add_argument("--tensors", choices=("np", "pt"), default="np", help="what the processor gives")
-    parser.add_argument("--share", action="store_true", help="hand out tensors as they are held; see ProcessorCache")
+    parser.add_argument("--tensors", choices=("np", "pt"), default="np", help="in the tables that show only one")
     parser.add_argument("--quick", action="store_true", help="few rounds: shows that it runs, not how fast it is")
     arguments = parser.parse_args()
     arguments.rounds = 3 if arguments.quick else 15

@@ -1,8 +1,8 @@
 """What a hit costs: marginal cost of one more, against digesting its payload; and against decoding eagerly.
 
-The first table: payloads in memory become keys, references, items, hashes, look-ups and a merged result, in requests
-of 16 to 64 pictures that the cache holds. The slope over the number of pictures is the cost of one more. Beside it
-stands one bare ``hashlib.sha256`` of such a payload.
+The first table: payloads in memory become keys, references, items, hashes, look-ups and a result in which hits and
+misses are merged, in requests of 16 to 64 pictures that the cache holds. The slope over the number of pictures is the
+cost of one more. Beside it stands one bare ``hashlib.sha256`` of such a payload.
 
 The second: a picture that the cache holds, through a whole request, against decoding it to RGB and hashing its
 pixels, which is what a cache that is keyed by pixels pays before it can look.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import io
 from argparse import Namespace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from lazymedia.cli.show import table
 from lazymedia.media.image import ImageMediaIO
 from lazymedia.models import processing_info
 from lazymedia.pipeline import MultiModalProcessor
+from lazymedia.processing.info import ReturnTensors
 from lazymedia.testing import make_image, make_processor
 
 COUNTS = (16, 32, 48, 64)
@@ -43,12 +45,26 @@ def variants(payload: bytes, count: int) -> list[bytes]:
     return [payload + number.to_bytes(8) for number in range(count)]
 
 
-async def marginal(arguments: Namespace, megabytes: int) -> tuple[object, ...]:
+KINDS: dict[str, tuple[ReturnTensors, bool]] = {
+    "NumPy views": ("np", False),
+    "torch clones": ("pt", False),
+    "torch, shared": ("pt", True),
+}
+"""What a hit hands out: the processor's tensors, and whether the cache shares them."""
+
+
+def kinds() -> list[str]:
+    """Those that are installed."""
+    return [name for name, (tensors, _) in KINDS.items() if tensors == "np" or find_spec("torch") is not None]
+
+
+async def marginal(arguments: Namespace, megabytes: int, kind: str) -> tuple[object, ...]:
     """One row of the first table."""
+    tensors, share = KINDS[kind]
     decoder = ImageMediaIO()
     payloads = variants(payload_of(megabytes << 20), COUNTS[-1])
-    info = processing_info(make_processor("llava"), return_tensors=arguments.tensors)
-    async with MultiModalProcessor(info, cache=ProcessorCache(1 << 30, share_tensors=arguments.share)) as processor:
+    info = processing_info(make_processor("llava"), return_tensors=tensors)
+    async with MultiModalProcessor(info, cache=ProcessorCache(1 << 30, share_tensors=share)) as processor:
 
         async def hits(count: int) -> None:
             refs = [decoder.load_bytes_ref(payload) for payload in payloads[:count]]
@@ -69,6 +85,7 @@ async def marginal(arguments: Namespace, megabytes: int) -> tuple[object, ...]:
     bare = seconds["digest"] / len(payloads)
     return (
         f"{len(payloads[0]) / (1 << 20):.1f} MiB",
+        kind,
         micro(bare),
         micro(slope),
         micro(slope - bare),
@@ -103,6 +120,7 @@ async def eager(arguments: Namespace) -> list[tuple[object, ...]]:
 
 async def run(arguments: Namespace) -> None:
     """Both tables."""
-    heading = ("payload", "sha256", "one more hit", "beyond sha256", "ratio")
-    print(table([heading, *[await marginal(arguments, megabytes) for megabytes in (1, 10)]]), end="\n\n")
+    heading = ("payload", "handed out", "sha256", "one more hit", "beyond sha256", "ratio")
+    rows = [await marginal(arguments, megabytes, kind) for megabytes in (1, 10) for kind in kinds()]
+    print(table([heading, *rows]), end="\n\n")
     print(table(await eager(arguments)), end="\n\n")

@@ -38,9 +38,13 @@ app = FastAPI(lifespan=lifespan)
 @app.post("/v1/tokenize")
 async def tokenize(request: Request) -> dict[str, Any]:
     """How many tokens a chat request has, and which of its pictures were known."""
-    body = await request.json()
+    try:
+        body = await request.json()
+    except ValueError as exc:
+        raise lazymedia.BadRequestError("the body is not JSON") from exc
     renderer: lazymedia.Renderer = request.app.state.renderer
-    result = await renderer.render_chat(body["messages"])
+    messages: Any = body.get("messages") if isinstance(body, dict) else body
+    result = await renderer.render_chat(messages)
     return {"tokens": len(result.prompt_token_ids), "cached": result.cached}
 
 
@@ -48,7 +52,8 @@ async def tokenize(request: Request) -> dict[str, Any]:
 async def refuse(request: Request, exc: lazymedia.LazyMediaError) -> JSONResponse:
     """Every error says what a server needs: a status, whether to try again, and which item it was."""
     del request
-    retry = {"Retry-After": "1"} if exc.retryable else None
+    seconds = exc.retry_after if isinstance(exc, lazymedia.OverloadedError) else None
+    retry = {"Retry-After": f"{seconds:.0f}"} if seconds else None
     return JSONResponse(
         {"error": str(exc), "modality": exc.modality, "index": exc.index},
         status_code=exc.status_hint or 500,

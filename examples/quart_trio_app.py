@@ -24,8 +24,9 @@ def make_app(renderer: lazymedia.Renderer) -> QuartTrio:
 
     @app.post("/v1/tokenize")  # type: ignore[untyped-decorator]  # quart-trio carries no types
     async def tokenize() -> dict[str, Any]:
-        body = await request.get_json()
-        result = await renderer.render_chat(body["messages"])
+        body = await request.get_json(force=True, silent=True)
+        messages: Any = body.get("messages") if isinstance(body, dict) else body
+        result = await renderer.render_chat(messages)
         return {"tokens": len(result.prompt_token_ids), "cached": result.cached}
 
     @app.errorhandler(lazymedia.LazyMediaError)  # type: ignore[untyped-decorator]  # the same

@@ -3,7 +3,7 @@
 The map, from the ground up; an import never points up:
 
 * `lazymedia.errors`, `lazymedia.limits`: every error and every limit
-* `lazymedia.media`: what a medium is: bytes, identity, deferred decode
+* `lazymedia.media`: encoded media as references that decode when asked
 * `lazymedia.hops`: one call into a worker thread, owned
 * `lazymedia.fetch`: transport from http, data and file URLs to references
 * `lazymedia.parse`, `lazymedia.identity`, `lazymedia.cache`: items, their hashes, processed outputs

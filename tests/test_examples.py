@@ -76,6 +76,10 @@ async def talk(port: int) -> None:
         assert broken.status_code == 422
         assert (broken.json()["modality"], broken.json()["index"]) == ("image", 0)
 
+        for nonsense in (b"{", b"[1]", b"{}", b'{"messages": 3}'):
+            refused = await http.post("/v1/tokenize", content=nonsense, headers={"Content-Type": "application/json"})
+            assert refused.status_code == 400, nonsense
+
         forbidden = question(b"")
         forbidden["messages"][0]["content"][1]["image_url"]["url"] = "http://127.0.0.1/x.png"
         answer = await http.post("/v1/tokenize", json=forbidden)

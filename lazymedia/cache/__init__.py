@@ -3,7 +3,7 @@
 * `lru`: `ProcessorCache`, least recently used first out, bounded by bytes; pins for hits that a request counts on
 * `handing_out`: how arrays leave a cache so that callers cannot change what it holds
 
-Core: plain synchronous Python that knows no event loop. A pair of caches that stay mirrored between processes will
+Core: no event loop is known here. A pair of caches that stay mirrored between processes will
 stand here beside `lru`.
 """
 

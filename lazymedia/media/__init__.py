@@ -1,11 +1,11 @@
-"""What a medium is: bytes, identity, deferred decode.
+"""Encoded media as references that know their identity and decode when asked.
 
 * `spec`: decode settings as one value, and the key derived from payload and spec
 * `ref`: `MediaRef`, decoded once when asked
 * `stopping`: `checkpoint`, by which a long decode learns that nobody wants it any more
 * `io`: `MediaIO`, which makes references; one file for each codec beside it (`image`, `raw`)
 
-Core: plain synchronous Python that knows no event loop.
+Core: no event loop is known here.
 """
 
 from __future__ import annotations

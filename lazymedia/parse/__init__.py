@@ -4,7 +4,7 @@
 * `image`: what a picture may be
 * `parser`: `MultiModalDataParser`, from what callers hand in to items
 
-Core: plain synchronous Python that knows no event loop.
+Core: no event loop is known here.
 """
 
 from __future__ import annotations
