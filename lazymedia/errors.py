@@ -33,15 +33,28 @@ MAX_TEXT = 300
 """Characters that an error's text has at most."""
 
 _SCRUBBERS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\bdata:\S{16,}"), "data:..."),
-    (re.compile(r"\b([a-zA-Z][a-zA-Z0-9+.-]*)://\S+"), r"\1://..."),
+    (re.compile(r"\bdata:[^,\s]*,\S*", re.IGNORECASE), "<data>"),
+    (re.compile(r"\b([a-zA-Z][a-zA-Z0-9+.-]*)://\S+"), r"<\1 url>"),
+    (re.compile(r"\S*[?&][\w.-]+=\S+"), "<query>"),
+    (re.compile(r"\bb(['\"])(?:(?!\1).){16,}.*", re.DOTALL), "<bytes>"),  # to the end: quotes may stand inside
+    (re.compile(r"(['\"])(?:[/~]|\.{1,2}[/\\]|[A-Za-z]:[/\\]|\\\\)[^'\"]*\1"), "<path>"),
     (re.compile(r"<([\w.]+)( object)? at 0x[0-9a-fA-F]+>"), r"<\1>"),
     (re.compile(r"0x[0-9a-fA-F]{4,}"), "0x..."),
-    (re.compile(r"(?<![\w.:/<])/(?:[^\s/'\":,;)]+/)*[^\s/'\":,;)]+"), "<path>"),
+    (re.compile(r"\b[A-Za-z]:\\\S+"), "<path>"),
+    (re.compile(r"(?<!\w)(?:~|\.{1,2})?/[^\s'\",;)>]+"), "<path>"),
+    (re.compile(r"[A-Za-z0-9+/_-]{40,}={0,2}"), "<data>"),
     (re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)"), "<address>"),
     (re.compile(r"\[?(?<![\w:])(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}(?:%\w+)?\]?"), "<address>"),
     (re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+"), " "),
 )
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says, or its class where it cannot even say that."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # noqa: BLE001  # a class of somebody's own
+        return type(error).__name__
 
 
 def scrub(text: str) -> str:
@@ -76,10 +89,10 @@ class LazyMediaError(Exception):
 
     def at(self, modality: str, index: int) -> Self:
         """The same error, told where it happened, with this one as its cause: where an item's place is first known."""
-        located = type(self)(f"{modality} at index {index}: {self}", modality=modality, index=index)
-        for name, value in vars(self).items():
-            if name not in {"modality", "index"}:
-                setattr(located, name, value)
+        located = type(self).__new__(type(self))  # a subclass may be made of anything
+        located.__dict__.update(vars(self))
+        located.args = (scrub(f"{modality} at index {index}: {text_of(self)}"),)
+        located.modality, located.index = modality, index
         located.__cause__ = self
         return located
 
@@ -225,4 +238,5 @@ __all__ = [
     "UnprocessableMediaError",
     "UpstreamError",
     "scrub",
+    "text_of",
 ]

@@ -14,6 +14,8 @@ native panic, and a nursery's child that raises turns the caller's failure into 
 
 from __future__ import annotations
 
+import threading
+import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, final
 import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
 
-from lazymedia.errors import DecoderCrashedError
+from lazymedia.errors import DecoderCrashedError, OverloadedError
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 
 if TYPE_CHECKING:
@@ -51,7 +53,11 @@ class Failed:
     error: Exception
 
     def unwrap(self) -> NoReturn:
-        raise self.error
+        error = self.error
+        try:
+            raise error
+        finally:
+            del self, error  # a frame that holds what it raised keeps it, and every payload below, from being freed
 
 
 @final
@@ -66,8 +72,15 @@ class Stopped:
 STOPPED: Final = Stopped()
 Outcome = Value[T] | Failed | Stopped
 
-in_hop: ContextVar[bool] = ContextVar("lazymedia_in_hop", default=False)
-"""True inside a worker thread that runs a hop, where waiting for the loop could wait for itself."""
+_hop_thread: ContextVar[int | None] = ContextVar("lazymedia_hop_thread", default=None)
+
+
+def in_hop() -> bool:
+    """Whether this thread runs a hop, where waiting for the loop could wait for itself.
+
+    A thread that the hop's function started is another one, also where it was given a copy of the context.
+    """
+    return _hop_thread.get() == threading.get_ident()
 
 
 @final
@@ -82,9 +95,23 @@ class Hop(Generic[T]):
     async def run(self) -> None:
         """Run the function and keep its outcome. Raises nothing but a cancellation of the scope that it runs in."""
         cancelled = anyio.get_cancelled_exc_class()
-        self.outcome = await to_thread.run_sync(_settle, self._fn, cancelled, limiter=self._limiter)
+        try:
+            box = await to_thread.run_sync(_boxed, self._fn, cancelled, limiter=self._limiter)
+            self.outcome = box.pop()
+        except Exception as error:  # noqa: BLE001  # not the function's, which are settled: no thread could be started
+            refusal = OverloadedError("this process can start no more threads", retry_after=1.0)
+            refusal.__cause__ = error
+            self.outcome = Failed(refusal)
         if self.outcome is STOPPED:
             await anyio.lowlevel.checkpoint()
+
+    def take(self) -> T:
+        """What the function returned, or raise what it raised. Once."""
+        outcome, self.outcome = self.outcome, STOPPED
+        try:
+            return outcome.unwrap()
+        finally:
+            del outcome  # see Failed.unwrap
 
 
 @asynccontextmanager
@@ -104,7 +131,10 @@ async def open_nursery() -> AsyncIterator[TaskGroup]:
         except BaseException as error:  # noqa: BLE001  # carried past the nursery
             failure = error
     if failure is not None:
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # see Failed.unwrap
 
 
 async def run_in_thread(fn: Callable[[], T], limiter: CapacityLimiter) -> T:
@@ -117,7 +147,16 @@ async def run_in_thread(fn: Callable[[], T], limiter: CapacityLimiter) -> T:
     hop = Hop(fn, limiter)
     async with anyio.create_task_group() as nursery:
         nursery.start_soon(hop.run)
-    return hop.outcome.unwrap()
+    return hop.take()
+
+
+def _boxed(fn: Callable[[], T], cancelled: type[BaseException]) -> list[Outcome[T]]:
+    """The outcome in a box that is emptied on arrival.
+
+    trio's worker keeps what it delivered in a frame that a failure's traceback keeps; with the failure in it, that
+    would be a circle.
+    """
+    return [_settle(fn, cancelled)]
 
 
 def _settle(fn: Callable[[], T], cancelled: type[BaseException]) -> Outcome[T]:
@@ -129,23 +168,44 @@ def _settle(fn: Callable[[], T], cancelled: type[BaseException]) -> Outcome[T]:
         except cancelled:
             raise DecodeStopped from None
 
-    in_hop.set(True)
+    _hop_thread.set(threading.get_ident())
     try:
         with stopping_when(stop):
             return Value(fn())
-    except DecodeStopped:
-        return STOPPED
+    except (StopIteration, StopAsyncIteration) as error:
+        # No coroutine can raise these.
+        failure = RuntimeError(f"{type(error).__name__} was raised")
+        failure.__cause__ = error
+        return Failed(failure)
     except Exception as error:  # noqa: BLE001  # any failure is an outcome here
+        _forget_locals(error)
         return Failed(error)
     except BaseException as error:  # noqa: BLE001  # so is what is no failure anywhere else
-        # A decoder that asked anyio itself whether it is cancelled, and was told yes, has stopped; others have crashed.
+        # Where the request is cancelled, this is how the function stopped, by our checkpoint or by asking anyio itself.
+        # Otherwise it crashed.
         try:
             stop()
         except DecodeStopped:
             return STOPPED
+        _forget_locals(error)
         crash = DecoderCrashedError(f"a decoder raised {type(error).__name__}")
         crash.__cause__ = error
         return Failed(crash)
+
+
+def _forget_locals(error: BaseException) -> None:
+    """Empty the frames that a failure went through in this thread; the lines of its traceback stay.
+
+    Frames hold payloads, for as long as anybody holds the failure.
+    """
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        one = pending.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            traceback.clear_frames(one.__traceback__)
+            pending += [one.__cause__, one.__context__]
 
 
 __all__ = ["STOPPED", "Failed", "Hop", "Outcome", "Stopped", "Value", "in_hop", "open_nursery", "run_in_thread"]

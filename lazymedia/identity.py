@@ -22,8 +22,6 @@ from lazymedia.media.spec import DecodeSpec
 
 Algorithm = Literal["blake3", "sha256", "sha512"]
 
-_EXIF_ORIENTATION: Final = 0x0112
-
 
 class _Digest(Protocol):
     def update(self, data: Any, /) -> object: ...
@@ -135,6 +133,8 @@ def _foreign(value: object, where: str) -> Iterator[Chunk]:
 def _array(value: Any, where: str) -> Iterator[Chunk]:
     if value.dtype.hasobject:
         raise TypeError(f"{where}: an array of Python objects has no stable bytes")
+    if value.dtype.names is not None:
+        raise TypeError(f"{where}: an array of records is no media, and its type says too little to identify it")
     np = sys.modules["numpy"]
     shape = ",".join(map(str, value.shape))
     contiguous = np.ascontiguousarray(value)
@@ -142,30 +142,28 @@ def _array(value: Any, where: str) -> Iterator[Chunk]:
 
 
 def _tensor(value: Any, where: str) -> Iterator[Chunk]:
-    del where
     torch = sys.modules["torch"]
     shape = ",".join(map(str, value.shape))
-    flat = value.detach().cpu().contiguous().reshape(-1)
+    try:
+        flat = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    except (RuntimeError, NotImplementedError) as exc:
+        raise TypeError(f"{where}: a {value.layout} tensor on {value.device} has no bytes to be identified by") from exc
     return _leaf(b"T", str(value.dtype).encode(), shape.encode(), flat.view(torch.uint8).numpy().data)
 
 
 def _picture(value: Any, where: str) -> Iterator[Chunk]:
     del where
+    from lazymedia.media.image.convert import orientation_of
+
+    value.load()  # some formats tell their transparency and orientation only now
     palette = value.palette
     return _leaf(
         b"P",
-        f"{value.mode} {value.width} {value.height} {_orientation(value)}".encode(),
+        f"{value.mode} {value.width} {value.height} {orientation_of(value)}".encode(),
         b"" if palette is None else f"{palette.mode} ".encode() + palette.tobytes(),
         repr(value.info.get("transparency")).encode(),
         value.tobytes(),
     )
-
-
-def _orientation(value: Any) -> object:
-    try:
-        return value.getexif().get(_EXIF_ORIENTATION)
-    except Exception:  # noqa: BLE001  # Pillow raises nearly anything on malformed EXIF, which then says nothing
-        return None
 
 
 _FOREIGN: Final[tuple[tuple[str, str, Callable[[Any, str], Iterator[Chunk]]], ...]] = (

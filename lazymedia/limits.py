@@ -26,7 +26,8 @@ class Limits:
     max_image_side: int = 16_384
     """Pixels along the longer side; a picture of 1 x 2^31 has few pixels and still breaks resizers."""
     max_processor_pixels: int = 89_478_485
-    """Width x height of what a model's processor makes of a picture on its way, by resizing or padding it."""
+    """Width x height of what a model's processor makes of a picture on its way, by resizing or padding it.
+    A gigabyte as three channels of float32, which a picture of 1 x 800 becomes where the short side is made 336."""
     max_image_scans: int = 64
     """Scans of a progressive JPEG. Each costs a pass over all pixels; libjpeg-turbo's author names counting as the
     cure.
@@ -48,6 +49,9 @@ class Limits:
     """Encoded bytes of all items of one request together."""
     max_request_decoded_bytes: int = 2048 * MIB
     """Decoded bytes of all items of one request together."""
+
+    max_request_processed_bytes: int = 2048 * MIB
+    """Bytes of the tensors that the items of one request become and that no cache holds yet."""
 
     max_audio_seconds: float = 600.0
     """Seconds of decoded audio."""

@@ -73,6 +73,7 @@ class Renderer:
             BadRequestError: Malformed messages, or a modality that the model does not take. The client's fault.
             LazyMediaError: The first item in request order that cannot be fetched or decoded, with modality and index.
         """
+        self.processor.refuse_if_not_open()
         chat = parse_chat(messages)
         self._admit(chat.parts)
         self.processor.info.check_options(media_io_kwargs, mm_processor_kwargs)
@@ -111,6 +112,7 @@ class Renderer:
             LazyMediaError: As `render_chat`.
             TypeError: An item of a type that is not known. The caller's fault.
         """
+        self.processor.refuse_if_not_open()
         self.processor.info.check_options(media_io_kwargs, mm_processor_kwargs)
         parts = [
             MediaPart(modality, url=item if isinstance(item, str) else None, media=item)

@@ -83,6 +83,19 @@ def test_errors_pickle(kind: type[LazyMediaError]) -> None:
         ("connect to ::1 refused", "::1"),
         ("bad data:image/png;base64,iVBORw0KGgoAAAANSUhEUg==", "iVBOR"),
         ("line one\r\nSet-Cookie: x", "\n"),
+        ("[Errno 2] No such file or directory: '/srv/my models/secret/x.bin'", "models"),
+        ("file:/srv/secret/x", "secret"),
+        ("error:/srv/secret", "secret"),
+        ("</srv/secret>", "secret"),
+        ("//x.internal/secret", "internal"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\Users\\bob\\x", "bob"),
+        ("GET https://h/c d?token=abc", "abc"),
+        ("DATA:image/png;base64,iVBORw0KGgo=", "iVBOR"),
+        ("data:,secret", "secret"),
+        ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ is not base64", "iVBOR"),
+        (f"cannot identify {bytes(range(200))!r}", "x01"),
+        (f"cannot identify {bytes(range(9000 % 256)) * 40!r}", "x01"),
     ],
 )
 def test_a_text_is_scrubbed_of_what_a_client_must_not_see(text: str, secret: str) -> None:
@@ -105,4 +118,4 @@ def test_ordinary_sentences_are_left_alone(text: str) -> None:
 
 
 def test_texts_are_cut() -> None:
-    assert len(str(UnprocessableMediaError("x" * 10_000))) == MAX_TEXT
+    assert len(str(UnprocessableMediaError("word " * 2_000))) == MAX_TEXT

@@ -11,9 +11,9 @@ import pytest
 from anyio import CapacityLimiter, from_thread
 from anyio.lowlevel import checkpoint as loop_checkpoint
 
-from lazymedia.errors import DecoderCrashedError
-from lazymedia.hops import in_hop, run_in_thread
-from lazymedia.media.stopping import checkpoint
+from lazymedia.errors import DecoderCrashedError, OverloadedError
+from lazymedia.hops import in_hop, open_nursery, run_in_thread
+from lazymedia.media.stopping import DecodeStopped, checkpoint
 from lazymedia.testing.quiet import native_cancel
 
 ASYNCIO_ONLY = pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": True})], ids=["asyncio"])
@@ -187,6 +187,48 @@ async def test_a_checkpoint_does_nothing_elsewhere() -> None:
     assert seen == ["passed"]
 
 
+@pytest.mark.parametrize("raised", [DecodeStopped, StopIteration, StopAsyncIteration])
+async def test_what_only_looks_like_a_stop_is_a_failure(raised: type[BaseException]) -> None:
+    def fail() -> None:
+        raise raised
+
+    with pytest.raises(RuntimeError, match=raised.__name__):
+        await run_in_thread(fail, CapacityLimiter(1))
+
+
+async def test_a_process_out_of_threads_is_overloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_more(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("anyio.to_thread.run_sync", no_more)
+
+    with pytest.raises(OverloadedError, match="no more threads"):
+        await run_in_thread(int, CapacityLimiter(1))
+
+
+async def test_a_block_that_raises_leaves_as_itself_after_its_children() -> None:
+    ended = False
+
+    async def child() -> None:
+        nonlocal ended
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended = True
+
+    for raised in (LookupError(), SystemExit(3), KeyboardInterrupt(), ExceptionGroup("mine", [ValueError()])):
+        ended = False
+        with pytest.raises(type(raised)) as caught:
+            async with open_nursery() as nursery:
+                nursery.start_soon(child)
+                await anyio.wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+                raise raised
+
+        assert caught.value is raised
+        assert ended
+
+
 async def test_a_function_knows_that_it_runs_in_a_hop() -> None:
-    assert await run_in_thread(in_hop.get, CapacityLimiter(1))
-    assert not in_hop.get()
+    assert await run_in_thread(in_hop, CapacityLimiter(1))
+    assert not in_hop()

@@ -35,8 +35,9 @@ def with_palette(first: int) -> Image.Image:
 
 
 def turned(orientation: int) -> Image.Image:
-    image = Image.new("RGB", (2, 2))
-    image.getexif()[0x0112] = orientation
+    image, exif = Image.new("RGB", (2, 2)), Image.Exif()
+    exif[0x0112] = orientation
+    image.info["exif"] = exif.tobytes()
     return image
 
 
@@ -96,6 +97,7 @@ def test_what_differs_hashes_differently(left: object, right: object) -> None:
         (bytearray(b"x"), b"x"),
         (memoryview(b"x"), b"x"),
         (picture("RGB", (2, 2), bytes(12), dpi=(72, 72)), picture("RGB", (2, 2), bytes(12))),
+        (torch.tensor([1 + 2j]).conj(), torch.tensor([1 - 2j])),
     ],
 )
 def test_what_is_the_same_hashes_the_same(left: object, right: object) -> None:
@@ -112,7 +114,20 @@ def test_a_reference_is_hashed_by_its_key_and_never_decoded() -> None:
     assert not calls
 
 
-@pytest.mark.parametrize("value", [object(), {1: 2}, {1, 2}, np.array([object()]), 1j, lambda: 1])
+@pytest.mark.parametrize(
+    "value",
+    [
+        object(),
+        {1: 2},
+        {1, 2},
+        np.array([object()]),
+        np.zeros(2, [("a", "i4"), ("b", "f4")]),
+        torch.eye(2).to_sparse(),
+        torch.zeros(2, device="meta"),
+        1j,
+        lambda: 1,
+    ],
+)
 def test_what_has_no_stable_bytes_is_refused_by_its_place(value: object) -> None:
     with pytest.raises(TypeError, match="value"):
         MultiModalHasher.hash_kwargs("sha256", outer={"value": [value]})

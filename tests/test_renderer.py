@@ -21,6 +21,7 @@ from lazymedia.errors import (
     CacheMissError,
     LazyMediaError,
     NotAllowedError,
+    OverloadedError,
     PayloadTooLargeError,
     UnprocessableMediaError,
 )
@@ -265,6 +266,14 @@ async def test_warm_up(how: Any) -> None:
 
         assert renderer.processor.statistics().warm_up == ("none" if how == "off" else "done")
         assert len(renderer.processor.cache or ()) == 1
+
+
+async def test_a_renderer_that_was_left_refuses_with_503() -> None:
+    async with opened() as renderer:
+        pass
+    for request in (renderer.render_chat(ask("http://example.com/a.png")), renderer.render("x", {})):
+        with pytest.raises(OverloadedError):
+            await request
 
 
 async def test_a_text_that_contains_a_placeholder_is_refused_and_not_mistaken() -> None:

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Final, Generic, Protocol, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from lazymedia.errors import CacheMissError
 
 log = logging.getLogger("lazymedia.cache")
+
+_VOIDINGS_KEPT: Final = 256
+"""Invalidations that are remembered for requests under way. One that began before the last of these commits nothing."""
 
 
 class Entry(Protocol):
@@ -85,6 +88,8 @@ class ProcessorCache(Generic[E]):
         self._lock = threading.Lock()
         self._entries: OrderedDict[str, E] = OrderedDict()
         self._pins: WeakValueDictionary[str, Pin[E]] = WeakValueDictionary()
+        self._voidings = 0
+        self._voided: deque[str | None] = deque(maxlen=_VOIDINGS_KEPT)  # the last ones; None voids everything
         self._nbytes = self._hits = self._misses = self._evictions = self._too_large = 0
 
     def __len__(self) -> int:
@@ -131,15 +136,23 @@ class ProcessorCache(Generic[E]):
                 self._insert(mm_hash, entry)
         return held.handed_out(share_tensors=self.share_tensors)
 
-    def update_all(self, entries: Sequence[tuple[str, E]]) -> None:
+    @property
+    def moment(self) -> int:
+        """A point in this cache's life, for `update_all`."""
+        return self._voidings
+
+    def update_all(self, entries: Sequence[tuple[str, E]], since: int | None = None) -> None:
         """Commit one request: make what is held the most recently used, then hold the rest. Cannot fail halfway.
 
         Everything is touched before anything is inserted, so that a request that fits never evicts its own items.
 
         Args:
             entries: Each item's hash and entry, in request order. An entry is ignored where the hash is held.
+            since: The `moment` at which the entries were looked up or began to be made. Those that were invalidated
+                since, one by one or all at once, are not held.
         """
         with self._lock:
+            void = self._voided_since(since)
             held = {mm_hash for mm_hash, _ in entries if mm_hash in self._entries}
             for mm_hash, _ in entries:
                 if mm_hash in held:
@@ -148,7 +161,7 @@ class ProcessorCache(Generic[E]):
             for mm_hash, entry in entries:
                 if mm_hash not in held:
                     self._misses += 1
-                    if mm_hash not in self._entries:
+                    if mm_hash not in self._entries and void is not None and mm_hash not in void:
                         self._insert(mm_hash, entry)
 
     def touch(self, mm_hash: str) -> None:
@@ -162,6 +175,7 @@ class ProcessorCache(Generic[E]):
         with self._lock:
             self._drop(mm_hash)
             self._void(self._pins.pop(mm_hash, None))
+            self._note_voiding(mm_hash)
 
     def clear(self) -> None:
         """Drop every entry and void every pin. Counts start anew."""
@@ -170,6 +184,7 @@ class ProcessorCache(Generic[E]):
             for pin in self._pins.values():
                 self._void(pin)
             self._pins.clear()
+            self._note_voiding(None)
             self._nbytes = self._hits = self._misses = self._evictions = self._too_large = 0
 
     def stats(self) -> CacheStats:
@@ -202,6 +217,18 @@ class ProcessorCache(Generic[E]):
         entry = self._entries.pop(mm_hash, None)
         if entry is not None:
             self._nbytes -= entry.nbytes
+
+    def _note_voiding(self, mm_hash: str | None) -> None:
+        self._voidings += 1
+        self._voided.append(mm_hash)
+
+    def _voided_since(self, moment: int | None) -> set[str] | None:
+        """The hashes that were invalidated since a moment; None where all were, or where it is too long ago to tell."""
+        count = 0 if moment is None else self._voidings - moment
+        if count > len(self._voided):
+            return None
+        recent = list(self._voided)[len(self._voided) - count :]
+        return None if None in recent else set(filter(None, recent))
 
     @staticmethod
     def _void(pin: Pin[E] | None) -> None:

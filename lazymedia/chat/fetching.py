@@ -60,9 +60,12 @@ async def fetch_parts(
                 nursery.start_soon(fetch.run, position, scopes)
     await anyio.lowlevel.checkpoint()
     total.refuse_excess()
-    for fetch in fetches:
-        if fetch.failure is not None:
-            raise fetch.failure
+    failure = next((fetch.failure for fetch in fetches if fetch.failure is not None), None)
+    if failure is not None:
+        try:
+            raise failure
+        finally:
+            del failure, fetch, fetches  # a frame that holds what it raised keeps it from being freed
     items: dict[str, list[object]] = {}
     for fetch in fetches:
         items.setdefault(fetch.part.modality, []).append(fetch.item)

@@ -81,7 +81,7 @@ def _parse_parts(content: Sequence[object], number: int, parts: list[MediaPart])
         if not isinstance(part, Mapping):
             raise BadRequestError(f"{where}: expected a mapping with a type")
         kind = part.get("type")
-        kind = kind if isinstance(kind, str) else repr(kind)
+        kind = _text(kind, f"{where}: type")
         if kind == "text":
             yield {"type": "text", "text": _text(part.get("text"), f"{where}: text")}
             continue

@@ -111,9 +111,10 @@ def as_urls(sources: Sequence[str]) -> tuple[list[str], str | None]:
         if _has_scheme(source):
             urls.append(source)
             continue
-        path = Path(source).resolve()
-        if not path.is_file():
-            raise UsageError(f"no such file: {source}")
+        with usage_errors():
+            path = Path(source).resolve()
+            if not path.is_file():
+                raise UsageError(f"no such file: {source}")
         urls.append(path.as_uri())
         folders.append(str(path.parent))
     return urls, os.path.commonpath(folders) if folders else None
@@ -142,12 +143,18 @@ def open_connector(
     make: Any = MediaConnector if kind is None else kind
     with usage_errors():
         connector: C = make(
-            allowed_local_media_path=arguments.allowed_local_media_path or root,
+            allowed_local_media_path=_common(arguments.allowed_local_media_path, root),
             allowed_networks=(*arguments.allowed_network, *networks),
             allowed_media_domains=arguments.allowed_media_domain,
             limits=limits(),
         )
     return connector
+
+
+def _common(*folders: str | None) -> str | None:
+    """The folder that contains all of these."""
+    given = [os.path.realpath(folder) for folder in folders if folder is not None]
+    return os.path.commonpath(given) if given else None
 
 
 def limits() -> Limits:

@@ -37,7 +37,7 @@ async def _probe(arguments: Namespace, urls: list[str], root: str | None) -> lis
     from lazymedia.media.image import ImageMediaIO, probe
 
     with usage_errors():
-        image_io = ImageMediaIO(**{"limits": limits(), **(arguments.media_io_kwargs or {}).get("image", {})})
+        image_io = ImageMediaIO(limits=limits(), **(arguments.media_io_kwargs or {}).get("image", {}))
     connector: MediaConnector = open_connector(arguments, root)
     found = []
     async with connector as media:

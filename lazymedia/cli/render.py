@@ -26,6 +26,8 @@ def run(arguments: Namespace) -> None:
     """Render the request once or more, and show each."""
     if arguments.out is not None and not Path(arguments.out).absolute().parent.is_dir():
         raise UsageError(f"no such folder: {Path(arguments.out).parent}")
+    if arguments.out is not None and Path(arguments.out).is_dir():
+        raise UsageError(f"{arguments.out} is a folder")
     body = _body(arguments.request)
     anyio.run(_render, arguments, body, backend=arguments.backend)
 
@@ -81,7 +83,7 @@ def _body(source: str) -> dict[str, Any]:
         body = json.loads(text)
     except OSError as exc:
         raise UsageError(f"cannot read {source}: {exc.strerror}") from exc
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise UsageError(f"{source} is not JSON: {exc}") from exc
     if not isinstance(body, dict) or "messages" not in body:
         raise UsageError(f'{source} must be an OpenAI chat body: {{"messages": [...]}}')

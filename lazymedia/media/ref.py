@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Generic, TypeVar, cast, final
+from typing import Any, Final, Generic, TypeVar, cast, final
 
 from lazymedia.errors import ReleasedError
 from lazymedia.media.spec import DecodeSpec, derive_media_key
@@ -58,12 +58,16 @@ class _Cell(Generic[T]):
 
     def decode(self) -> _Decoded[T]:
         """Run the decoder unless it has run. A failure is the caller's alone; the next caller tries again."""
-        if self._owner == threading.get_ident():
-            raise RuntimeError("a decoder asked for the very media it is decoding")
-        while not self._lock.acquire(timeout=_LOCK_POLL):
-            checkpoint()
+        thread = threading.get_ident()
         try:
-            self._owner = threading.get_ident()
+            while not self._lock.acquire(timeout=0 if self._owner == thread else _LOCK_POLL):
+                _waits[thread] = self
+                self._refuse_circle(thread)
+                checkpoint()
+        finally:
+            _waits.pop(thread, None)
+        try:
+            self._owner = thread
             if self.decoded is None:
                 checkpoint()
                 assert self._decoder is not None  # dropped only once decoded is set
@@ -73,6 +77,24 @@ class _Cell(Generic[T]):
         finally:
             self._owner = None
             self._lock.release()
+
+    def is_run_by(self, thread: int) -> bool:
+        """Whether this thread is inside the decoder."""
+        return self._owner == thread
+
+    def _refuse_circle(self, thread: int) -> None:
+        """Follow who waits for whom; a circle would wait for ever."""
+        cell: _Cell[Any] | None = self
+        seen: set[int] = set()
+        while cell is not None and (owner := cell._owner) is not None and owner not in seen:  # noqa: SLF001
+            if owner == thread:
+                raise RuntimeError("a decoder asked, perhaps through others, for the very media it is decoding")
+            seen.add(owner)
+            cell = _waits.get(owner)
+
+
+_waits: Final[dict[int, _Cell[Any]]] = {}
+"""For each thread that waits for another's decode, what it waits for."""
 
 
 @final
@@ -227,10 +249,13 @@ class MediaRef(Generic[T]):
         the reference this one was forked from are not touched.
 
         Raises:
-            RuntimeError: Called from inside this handle's own decode, which would wait for itself.
+            RuntimeError: Called from inside the reference's own decoder, which would wait for itself.
         """
+        thread = threading.get_ident()
+        cell = self._cell
         with self._condition:
-            if threading.get_ident() in self._inside:
+            # Another thread may be inside through this handle, and wait for the decode that this thread runs.
+            if thread in self._inside or (cell is not None and cell.is_run_by(thread)):
                 raise RuntimeError("a decoder released the very reference it is decoding")
             self._released = True
             try:
@@ -252,6 +277,14 @@ class MediaRef(Generic[T]):
     def __repr__(self) -> str:
         state = "decoded" if self.is_decoded else "released" if self._released else "undecoded"
         return f"<MediaRef {self._key[:4].hex()} {state}, {len(self._data)} bytes>"
+
+    def __copy__(self) -> MediaRef[T]:
+        """A fork: copying decodes nothing."""
+        return self.fork()
+
+    def __deepcopy__(self, memo: dict[int, object]) -> MediaRef[T]:
+        """A fork: copying decodes nothing."""
+        return self.fork()
 
     def __reduce__(self) -> tuple[Callable[[T, bytes, DecodeSpec], MediaRef[T]], tuple[T, bytes, DecodeSpec]]:
         """Pickling decodes: what is restored is decoded, keeps key and spec, and carries no payload."""

@@ -45,7 +45,7 @@ class OwnersLoop:
             OverloadedError: The loop has ended, or ends meanwhile. No class of the loop's own leaves this call.
             Exception: Whatever ``call`` raised.
         """
-        if threading.get_ident() == self.thread or in_hop.get():
+        if threading.get_ident() == self.thread or in_hop():
             raise RuntimeError("a blocking call would wait for itself here; await apply() instead")
         try:
             return from_thread.run(call, *args, token=self.token)

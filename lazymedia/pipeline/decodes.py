@@ -7,6 +7,7 @@ its class.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, final
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import anyio
 from anyio import CapacityLimiter
 
-from lazymedia.errors import DecoderCrashedError, LazyMediaError, ReleasedError, UnprocessableMediaError
+from lazymedia.errors import DecoderCrashedError, LazyMediaError, ReleasedError, UnprocessableMediaError, text_of
 from lazymedia.hops import STOPPED, Failed, Hop, Outcome, Value
 
 if TYPE_CHECKING:
@@ -106,18 +107,28 @@ class DecodeJob:
 
     def _told(self, error: Exception) -> Exception:
         if isinstance(error, _SERVER_FAULTS):
-            told: Exception = error.at(self.modality, self.index) if isinstance(error, LazyMediaError) else error
+            told: Exception = (
+                error.at(self.modality, self.index) if isinstance(error, LazyMediaError) else _again(error)
+            )
         elif isinstance(error, LazyMediaError):
             told = error.at(self.modality, self.index)
         else:
             told = UnprocessableMediaError(
-                f"{self.modality} at index {self.index} could not be decoded: {error}",
+                f"{self.modality} at index {self.index} could not be decoded: {text_of(error)}",
                 modality=self.modality,
                 index=self.index,
             )
         if told is not error:
             told.__cause__ = error
         return told
+
+
+def _again(error: Exception) -> Exception:
+    """The same failure as another object, where its class allows: raising one object twice grows its traceback."""
+    try:
+        return copy.copy(error)
+    except Exception:  # noqa: BLE001  # a class of somebody's own
+        return error
 
 
 def raise_first_failure(jobs: Sequence[DecodeJob]) -> None:
@@ -128,7 +139,10 @@ def raise_first_failure(jobs: Sequence[DecodeJob]) -> None:
     for job in jobs:
         failure = job.failure()
         if failure is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                del failure, job, jobs  # a frame that holds what it raised keeps it, and the payload, from being freed
 
 
 __all__ = ["DecodeJob", "DecodeSlots", "raise_first_failure"]

@@ -252,7 +252,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             RuntimeError: Called on the loop's own thread, or from inside a phase or a decode, where it would wait for
                 itself; or the processor is not entered. The caller's fault.
         """
-        self._refuse_if_not_open()
+        self.refuse_if_not_open()
         return self._loop.run(self.apply, inputs)
 
     # --- one request in one piece -------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             OverloadedError: The processor is shutting down.
             Exception: Whatever the processor raised.
         """
-        self._refuse_if_not_open()
+        self.refuse_if_not_open()
         await self._warm_up.wait()
 
     # --- what there is to know ----------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         )
 
     def _admit(self, inputs: ProcessorInputs) -> None:
-        self._refuse_if_not_open()
+        self.refuse_if_not_open()
         if inputs.cache is not None and inputs.cache is not self.cache:
             raise ValueError(
                 "these inputs use another processor's cache; make them with this processor's make_inputs()"
@@ -353,7 +353,13 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         if not self._entered:
             raise RuntimeError("enter the processor first: async with MultiModalProcessor(...) as processor")
 
-    def _refuse_if_not_open(self) -> None:
+    def refuse_if_not_open(self) -> None:
+        """Does nothing while requests are taken.
+
+        Raises:
+            OverloadedError: The processor is shutting down, or has.
+            RuntimeError: It was never entered. The caller's fault.
+        """
         self._refuse_if_never_entered()
         self._phases.refuse_if_closed()
 

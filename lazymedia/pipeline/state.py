@@ -159,7 +159,7 @@ class MultiModalApplyState:
             handle.cancel()
             raise
         self._add_timings({"serial": time.perf_counter() - start})
-        return hop.outcome.unwrap()
+        return hop.take()
 
     def cancel_queue(self) -> None:
         """Let nothing begin that has not begun, and ask decodes that run to stop. Called on every way out."""

@@ -70,14 +70,14 @@ class WarmUp:
         await self._nursery.start_soon(hop.run, name="warm-up").wait()
         if hop.outcome is STOPPED:
             raise shutting_down()
-        hop.outcome.unwrap()
+        hop.take()
 
     def _recorded(self) -> None:
         """In a worker thread. A failure is kept and logged; a request that fails likewise tells it to its client."""
         self.state = "running"
         try:
             self._run()
-        except Exception as exc:
+        except BaseException as exc:
             self.state = f"failed: {type(exc).__name__}"
             log.warning("the warm-up failed; requests are tried all the same", exc_info=True)
             raise

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.foreign import is_tensor
@@ -117,15 +118,19 @@ def merge_fields(items: Sequence[Mapping[str, Array]], layouts: Mapping[str, Lay
 def owned(array: Array, media: object) -> Array:
     """The array in memory of its own: no view of something larger, nothing shared with the media it came from.
 
-    NumPy arrays become read-only; torch has nothing like it.
+    NumPy arrays become read-only for good; torch has nothing like it.
     """
     if is_tensor(array):
         shared = array.untyped_storage().nbytes() > array.nbytes or _start(array) == _start(media)
         return array.detach().clone() if shared else array.detach()
-    if _base_bytes(array) > array.nbytes or _start(array) == _start(media):
-        array = array.copy()
-    array.flags.writeable = False
-    return array
+    return immutable(array)
+
+
+def immutable(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy that nobody can make writable again, because its memory is a bytes object's."""
+    if array.nbytes == 0:
+        return np.broadcast_to(array.dtype.type(), array.shape)
+    return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
 
 
 class _ShapesDifferError(ValueError):
@@ -163,16 +168,6 @@ def _start(value: Any) -> int | None:
             value = value.base
         return _start(value.base) if is_tensor(value.base) else int(value.ctypes.data)
     return None
-
-
-def _base_bytes(array: np.ndarray[Any, Any]) -> int:
-    """Bytes that a NumPy array keeps alive."""
-    base: Any = array
-    while isinstance(base.base, np.ndarray):
-        base = base.base
-    if is_tensor(base.base):
-        return int(base.base.untyped_storage().nbytes())
-    return int(max(base.nbytes, memoryview(base.base).nbytes)) if _is_buffer(base.base) else int(base.nbytes)
 
 
 def _is_buffer(value: object) -> bool:

@@ -93,7 +93,10 @@ class ProcessingInfo:
         """What identifies the processor in the identity of every item: 64 hexadecimal digits. Taken once, in 0.1 s."""
         own = type(self)
         return fingerprint(
-            self.hf_processor, info=f"{own.__module__}.{own.__qualname__}", return_tensors=self.return_tensors
+            self.hf_processor,
+            info=f"{own.__module__}.{own.__qualname__}",
+            return_tensors=self.return_tensors,
+            media_io_kwargs=self.media_io_kwargs,
         )
 
     # Decoders
@@ -353,7 +356,6 @@ class ProcessingInfo:
             return self.chat_style.render(messages, texts)
         if isinstance(template, Mapping):
             template = template["default"]
-        import jinja2
 
         try:
             prompt: str = self.hf_processor.apply_chat_template(
@@ -362,7 +364,9 @@ class ProcessingInfo:
                 add_generation_prompt=True,
                 tokenize=False,
             )
-        except (jinja2.TemplateError, TypeError) as exc:
+        except (ImportError, MemoryError):
+            raise
+        except Exception as exc:  # a template is a program, and fails as it likes over what it is given
             raise BadRequestError(f"the chat template refuses the messages: {exc}") from exc
         bos = tokenizer.bos_token
         if (

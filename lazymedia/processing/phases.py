@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 Place = tuple[str, int]
 """Modality, and position among the items of that modality in this request."""
 
-ITEM_FAULTS = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)
-"""What a Hugging Face processor raises for media of a shape it cannot take, such as one pixel by a thousand."""
+ITEM_FAULTS = (ValueError, TypeError, LookupError, ZeroDivisionError, OverflowError)
+"""What a Hugging Face processor raises for media of a shape it cannot take, such as one pixel by a thousand, or for an
+option that names nothing."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,7 @@ def finish(
         BadRequestError: The prompt's placeholders do not match the items.
     """
     clock = Clock()
+    since = None if inputs.cache is None else inputs.cache.moment
     known = _look_again(inputs, looked)
     missing = list(places_of(inputs)) if looked.hashes is None else _first_of_each(inputs, looked.hashes, known)
     _refuse_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
@@ -173,7 +175,12 @@ def finish(
 
     kwargs = info.prepare_kwargs(inputs.hf_processor_mm_kwargs)
     with clock.stage("apply_hf_processor"):
-        fresh = {place: _process(inputs, place, info, kwargs) for place in missing}
+        fresh: dict[Place, ProcessedItem] = {}
+        total = 0
+        for place in missing:
+            fresh[place] = _process(inputs, place, info, kwargs)
+            total += fresh[place].nbytes
+            _refuse_excess(inputs, place, total, limits)
     hashes = looked.hashes
     if hashes is None:
         with clock.stage("get_mm_hashes"):
@@ -203,7 +210,7 @@ def finish(
         cached={modality: [mm_hash in known for mm_hash in of_modality] for modality, of_modality in hashes.items()},
         _merge=partial(_merged, info, rendered, features),
     )
-    _commit(cache, [(mm_hash, by_hash[mm_hash]) for mm_hash in chain(*hashes.values())], result, on_commit)
+    _commit(cache, [(mm_hash, by_hash[mm_hash]) for mm_hash in chain(*hashes.values())], since, result, on_commit)
     return result
 
 
@@ -241,12 +248,13 @@ def _process(inputs: ProcessorInputs, place: Place, info: ProcessingInfo, kwargs
 def _commit(
     cache: ProcessorCache[ProcessedItem] | None,
     entries: list[tuple[str, ProcessedItem]],
+    since: int | None,
     result: MultiModalInputs,
     on_commit: Callable[[MultiModalInputs], None] | None,
 ) -> None:
     """Change the cache and hand the result over, or leave nothing of this request in the cache."""
     if cache is not None:
-        cache.update_all(entries)
+        cache.update_all(entries, since)
     if on_commit is None:
         return
     try:
@@ -309,6 +317,19 @@ def _admit_direct(inputs: ProcessorInputs) -> None:
             items.admit(index)
         except UnprocessableMediaError as exc:
             raise exc.at(modality, items.get_original_index(index)) from exc
+
+
+def _refuse_excess(inputs: ProcessorInputs, place: Place, nbytes: int, limits: Limits) -> None:
+    """Bound what one request becomes: small pictures grow as large as a request's options say."""
+    if nbytes > limits.max_request_processed_bytes:
+        modality, index = place
+        original = inputs.mm_data_items[modality].get_original_index(index)
+        raise UnprocessableMediaError(
+            f"{modality} at index {original}: the request becomes more than the {limits.max_request_processed_bytes} "
+            "processed bytes allowed",
+            modality=modality,
+            index=original,
+        )
 
 
 def _refuse_absent(inputs: ProcessorInputs, absent: list[Place], model_id: str, algorithm: Algorithm) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazymedia.errors import BadRequestError
+from lazymedia.processing.fields import immutable
 from lazymedia.processing.items import Replacement
 from lazymedia.processing.tokens import Seams, changes_no_token, compact
 
@@ -277,8 +278,7 @@ def _before(prompt: str, placeholder: str) -> list[str]:
 
 def _mask(token_ids: Sequence[int], embed_ids: frozenset[int]) -> NDArray[np.bool_]:
     mask = np.fromiter((token_id in embed_ids for token_id in token_ids), np.bool_, len(token_ids))
-    mask.flags.writeable = False
-    return mask
+    return immutable(mask)
 
 
 def _tokens_of(encoded: Any, start: int, end: int) -> tuple[int, int]:

@@ -111,6 +111,23 @@ def test_a_pin_outlives_eviction_but_not_invalidation_or_clearing() -> None:
     assert cache.stats().nbytes == 0
 
 
+def test_a_commit_leaves_out_what_was_invalidated_since_it_began() -> None:
+    cache = filled(1000)
+    moment = cache.moment
+    cache.invalidate("b")
+    cache.update_all([("a", Thing(1)), ("b", Thing(1))], moment)
+    assert names(cache) == "a"
+
+    cache.update_all([("b", Thing(1))], cache.moment)
+    assert names(cache) == "ab"
+
+    moment = cache.moment
+    for number in range(1000):
+        cache.invalidate(f"other {number}")
+    cache.update_all([("c", Thing(1))], moment)
+    assert names(cache) == "ab", "too long ago to tell"
+
+
 def test_invalidating_what_is_not_held_does_nothing() -> None:
     cache = filled(20, 10)
     cache.invalidate("z")

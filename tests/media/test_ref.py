@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import pickle
 import threading
@@ -225,10 +226,7 @@ def test_a_decoder_that_comes_back_to_its_own_reference_fails_and_never_hangs(at
     entered = {"the reference": ref, "a fork": ref.fork(), "a mapped reference": ref.map(str)}[through]
     future = in_thread(entered.decode)
 
-    if attempt == "release" and through != "the reference":
-        assert future.result(WAIT) == "media"  # another handle's release waits for no decode but its own
-    else:
-        assert isinstance(future.exception(WAIT), RuntimeError)
+    assert isinstance(future.exception(WAIT), RuntimeError)
 
 
 def test_a_released_reference_cannot_be_decoded() -> None:
@@ -378,6 +376,55 @@ def test_pickling_decodes_and_restores_without_payload() -> None:
     assert decoder.calls == 1
     assert (restored.is_decoded, restored.decode(), restored.data) == (True, "media", b"")
     assert (restored.key, restored.spec) == (ref.key, ref.spec)
+
+
+def test_copying_decodes_nothing() -> None:
+    decoder = Gated()
+    ref = MediaRef(decoder, b"payload")
+
+    copies = [copy.copy(ref), copy.deepcopy(ref), copy.deepcopy({"items": [ref]})["items"][0]]
+
+    assert decoder.calls == 0
+    assert all(twin is not ref and twin.key == ref.key and twin.operation is ref.operation for twin in copies)
+
+
+def test_a_decoder_cannot_release_its_reference_through_any_handle() -> None:
+    """Another thread may be inside through that handle, waiting for this very decode."""
+    started, go_on = threading.Event(), threading.Event()
+    handles: dict[str, MediaRef[Any]] = {}
+
+    def decode() -> str:
+        started.set()
+        assert go_on.wait(WAIT)
+        handles["fork"].release()
+        return "media"
+
+    ref = MediaRef(decode, b"x")
+    handles["fork"] = ref.fork()
+    first = in_thread(ref.decode)
+    assert started.wait(WAIT)
+    second = in_thread(handles["fork"].decode)
+    while not handles["fork"]._inside:
+        pass
+    go_on.set()
+
+    assert isinstance(first.exception(WAIT), RuntimeError)
+    assert isinstance(second.exception(WAIT), RuntimeError)
+
+
+def test_decoders_that_wait_for_each_other_fail_and_never_hang() -> None:
+    begun = [threading.Event(), threading.Event()]
+    handles: list[MediaRef[Any]] = []
+
+    def decode(other: int) -> str:
+        begun[1 - other].set()
+        assert begun[other].wait(WAIT)
+        return str(handles[other].decode())
+
+    handles.extend([MediaRef(lambda: decode(1), b"a"), MediaRef(lambda: decode(0), b"b")])
+    outcomes = [in_thread(ref.decode).exception for ref in handles]
+
+    assert {type(outcome(WAIT)) for outcome in outcomes} == {RuntimeError}
 
 
 def test_an_estimate_of_the_decoded_size_travels_with_forks_and_maps() -> None:

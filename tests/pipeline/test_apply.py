@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import logging
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -344,6 +346,110 @@ async def test_pictures_that_came_opened_are_judged_before_they_are_read(with_ca
             assert caught.value.index == 1
 
         assert large.fp is not None, "it was not loaded"
+
+
+async def test_what_a_request_becomes_is_bounded_too() -> None:
+    """Small pictures become as large as a request's options say."""
+    limits = Limits(max_request_processed_bytes=3 << 20)
+    async with opened(
+        cache=ProcessorCache(1 << 30), info=WatchedInfo(hf_processor(), limits=limits), limits=limits
+    ) as processor:
+        with pytest.raises(UnprocessableMediaError, match="image at index 2"):
+            await processor.apply(request(processor, [picture(number) for number in range(6)]))
+
+        assert processor.info.processed == 3
+        assert processor.cache is not None
+        assert len(processor.cache) == 0
+
+
+async def test_an_error_class_of_a_decoders_own_is_told_with_its_place() -> None:
+    class Mine(UnprocessableMediaError):
+        def __init__(self, code: int) -> None:
+            super().__init__(f"code {code}")
+            self.code = code
+
+    class Mute(ValueError):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    async with opened() as processor:
+        with pytest.raises(Mine, match="image at index 0: code 3") as caught:
+            await processor.apply(request(processor, refs(FailingMediaIO(Mine(3)), 1)))
+        assert (caught.value.index, caught.value.code) == (0, 3)
+        with pytest.raises(UnprocessableMediaError, match="could not be decoded: Mute"):
+            await processor.apply(request(processor, refs(FailingMediaIO(Mute()), 1)))
+
+
+async def test_nothing_that_was_handed_out_can_be_written_to() -> None:
+    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+        result = await processor.apply(request(processor, [picture(1)]))
+        held = (result.mm_placeholders["image"][0].is_embed, pixels(result)[0])
+        for array in held:
+            for part in (array, array.base):
+                assert part is not None
+                with pytest.raises((ValueError, AttributeError)):
+                    part.flags.writeable = True
+
+        again = await processor.apply(request(processor, [picture(1)]))
+        assert again.mm_placeholders["image"][0].is_embed.all()
+
+
+@pytest.mark.parametrize("cause", ["decoder", "processor"])
+async def test_a_failed_requests_payload_is_freed_at_once(cause: str) -> None:
+    """Not when the garbage collector comes round: bad pictures may be large and many."""
+
+    class Payload:
+        """Stands for encoded bytes, which cannot be watched themselves."""
+
+        def decode(self) -> Any:
+            if cause == "decoder":
+                raise ValueError("bad")
+            return picture(1)
+
+    def fail(media: Any) -> None:
+        if cause == "processor":
+            raise ValueError("bad")
+
+    info = WatchedInfo(hf_processor(), return_tensors="np")
+    info.fail = fail
+    watched: list[weakref.ref[Payload]] = []
+
+    async def one(processor: MultiModalProcessor) -> None:
+        payload = Payload()
+        watched.append(weakref.ref(payload))
+        ref = MediaRef(payload.decode, b"payload")
+        try:
+            await processor.apply(request(processor, [ref]))
+        except UnprocessableMediaError:
+            pass
+        else:
+            raise AssertionError
+
+    async with opened(info=info) as processor:
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                await one(processor)
+            alive = [watch() is not None for watch in watched]
+        finally:
+            gc.enable()
+
+    assert not any(alive)
+
+
+async def test_the_operators_decoder_options_are_part_of_the_identity() -> None:
+    cache: Cache = ProcessorCache(1 << 30)
+    see_through = Image.new("RGBA", (32, 32), (0, 0, 0, 0))
+    results = []
+    for colour in ([255, 255, 255], [0, 0, 0]):
+        options = {"image": {"rgba_background_color": colour}}
+        info = WatchedInfo(hf_processor(), return_tensors="np", media_io_kwargs=options)
+        async with opened(cache=cache, info=info) as processor:
+            results.append(await processor.apply(request(processor, [see_through])))
+
+    assert results[1].cached == {"image": [False]}
+    assert not np.array_equal(pixels(results[0])[0], pixels(results[1])[0])
 
 
 # --- UUIDs ------------------------------------------------------------------------------------------------------------

@@ -84,6 +84,30 @@ async def test_a_hit_that_was_declared_void_is_decoded_late_with_the_limiter_fre
         assert np.array_equal(first_pixels(results[0]), first_pixels(expected))
 
 
+@pytest.mark.parametrize("how", ["invalidate", "clear"])
+@pytest.mark.parametrize("held", [True, False])
+async def test_what_is_declared_void_while_a_request_works_on_it_is_not_put_back(how: str, held: bool) -> None:
+    cache: Cache = ProcessorCache(1 << 30)
+    io = open_gated()
+    async with opened(cache=cache) as processor:
+        first, second = refs(io, 2)
+        known = await processor.apply(request(processor, [first]))
+        if not held:
+            cache.clear()
+        processor.info.gate.arm()
+        async with anyio.create_task_group() as nursery:
+            nursery.start_soon(processor.apply, request(processor, [first, second]))
+            await reached(processor.info.gate.reached)
+            if how == "clear":
+                cache.clear()
+            else:
+                cache.invalidate(known.mm_hashes["image"][0])
+            processor.info.gate.open()
+
+        assert not cache.is_cached(known.mm_hashes["image"][0])
+        assert len(cache) == (0 if how == "clear" else 1)
+
+
 async def test_a_late_decode_that_fails_names_its_place_and_changes_nothing() -> None:
     cache: Cache = ProcessorCache(1 << 30)
     good, bad = open_gated(), FailingMediaIO(ValueError("broken"), settings={"testing": "GatedMediaIO"})

@@ -92,12 +92,16 @@ def test_outputs_that_nobody_declared_are_refused(outputs: dict[str, Any], text:
         split_fields(outputs, {"x": Flat()})
 
 
-def test_an_array_of_its_own_is_kept_and_becomes_read_only() -> None:
-    array = np.arange(6.0)
+def test_an_array_becomes_read_only_for_good_and_a_tensor_of_its_own_is_kept() -> None:
+    array = np.arange(6.0).reshape(2, 3)
     tensor = torch.arange(6.0)
+    kept = owned(array, None)
 
-    assert owned(array, None) is array
-    assert not array.flags.writeable
+    assert np.array_equal(kept, array)
+    assert kept.dtype == array.dtype
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        kept.flags.writeable = True
+    assert owned(np.zeros((0, 3)), None).shape == (0, 3)
     assert owned(tensor, None).data_ptr() == tensor.data_ptr()
 
 

@@ -90,10 +90,13 @@ def adopt(image: Image.Image, limits: Limits) -> Raster:
     image.load()
     check_size(*image.size, limits)
     copied = bare(image)
-    return Raster(copied, _orientation(image), opaque_of(copied))
+    return Raster(copied, orientation_of(image), opaque_of(copied))
 
 
-def _orientation(image: Image.Image) -> int:
+def orientation_of(image: Image.Image) -> int:
+    """How an opened picture must be turned, 1 to 8. Part of its identity, so that what turns differently is told
+    apart.
+    """
     if image.format in _UPRIGHT:  # Pillow turns it as it loads
         return 1
     info = image.info
