@@ -43,7 +43,17 @@ E = TypeVar("E", bound=Entry)
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """A cache at one moment. Bytes include what each entry carries beside its tensors."""
+    """A cache at one moment.
+
+    Attributes:
+        entries: Entries held.
+        nbytes: Bytes that they keep alive, with what each carries beside its tensors.
+        capacity_bytes: The most that they may.
+        hits: Items that were held, since the cache was made or cleared.
+        misses: Items that were not.
+        evictions: Entries that made room for others.
+        too_large: Entries that were larger than the whole cache.
+    """
 
     entries: int
     nbytes: int

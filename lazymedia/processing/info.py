@@ -69,7 +69,7 @@ class ProcessingInfo:
     """How a conversation is written where the processor has no chat template."""
 
     torch_threads: ClassVar[int] = 1
-    """How many threads torch may take for one item; several items run side by side."""
+    """How many threads torch may take for one item; other requests' decodes run on the other cores meanwhile."""
 
     def __init__(
         self,
