@@ -1,8 +1,8 @@
 """What a hit costs: marginal cost of one more, against digesting its payload; and against decoding eagerly.
 
 The first table: payloads in memory become keys, references, items, hashes, look-ups and a result in which hits and
-misses are merged, in requests of 16 to 64 pictures that the cache holds. The slope over the number of pictures is the
-cost of one more. Beside it stands one bare ``hashlib.sha256`` of such a payload.
+misses are merged, in requests of 16 to 64 pictures that the cache holds. The difference, by the number
+of pictures, is the cost of one more. Beside it stands one bare ``hashlib.sha256`` of such a payload.
 
 The second: a picture that the cache holds, through a whole request, against decoding it to RGB and hashing its
 pixels, which is what a cache that is keyed by pixels pays before it can look.
@@ -14,12 +14,12 @@ import hashlib
 import io
 from argparse import Namespace
 from importlib.util import find_spec
-from typing import Any
+from statistics import median
 
 import numpy as np
 from PIL import Image
 
-from benchmarks.timing import medians, micro
+from benchmarks.timing import in_rounds, medians, micro
 from lazymedia.cache import ProcessorCache
 from lazymedia.cli.show import table
 from lazymedia.media.image import ImageMediaIO
@@ -28,7 +28,7 @@ from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.processing.info import ReturnTensors
 from lazymedia.testing import make_image, make_processor
 
-COUNTS = (16, 32, 48, 64)
+FEW, MANY = 16, 64
 
 
 def payload_of(size: int) -> bytes:
@@ -62,7 +62,7 @@ async def marginal(arguments: Namespace, megabytes: int, kind: str) -> tuple[obj
     """One row of the first table."""
     tensors, share = KINDS[kind]
     decoder = ImageMediaIO()
-    payloads = variants(payload_of(megabytes << 20), COUNTS[-1])
+    payloads = variants(payload_of(megabytes << 20), MANY)
     info = processing_info(make_processor("llava"), return_tensors=tensors)
     async with MultiModalProcessor(info, cache=ProcessorCache(1 << 30, share_tensors=share)) as processor:
 
@@ -72,24 +72,26 @@ async def marginal(arguments: Namespace, megabytes: int, kind: str) -> tuple[obj
             assert warm or all(result.cached["image"])
 
         warm = True
-        await hits(COUNTS[-1])
+        await hits(MANY)
         warm = False
 
         async def digest() -> None:
-            for payload in payloads:
+            for payload in payloads[FEW:]:
                 hashlib.sha256(payload).digest()
 
-        rows: dict[str, Any] = {str(count): (lambda count=count: hits(count)) for count in COUNTS}
-        seconds = await medians({**rows, "digest": digest}, arguments.rounds)
-    slope = float(np.polyfit(COUNTS, [seconds[str(count)] for count in COUNTS], 1)[0])
-    bare = seconds["digest"] / len(payloads)
+        rows = {"few": lambda: hits(FEW), "many": lambda: hits(MANY), "digest": digest}
+        rounds = await in_rounds(rows, 3 * arguments.rounds)
+    more = MANY - FEW
+    bare = median(seconds["digest"] / more for seconds in rounds)
+    # Pair by pair, so that a machine that slows down slows both sides of each ratio.
+    ratio = median((seconds["many"] - seconds["few"]) / seconds["digest"] for seconds in rounds)
     return (
         f"{len(payloads[0]) / (1 << 20):.1f} MiB",
         kind,
         micro(bare),
-        micro(slope),
-        micro(slope - bare),
-        f"{slope / bare:.2f}",
+        micro(bare * ratio),
+        micro(bare * (ratio - 1)),
+        f"{ratio:.2f}",
     )
 
 

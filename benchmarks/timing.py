@@ -10,18 +10,28 @@ from collections.abc import Awaitable, Callable, Mapping
 from statistics import median
 
 
-async def medians(
+async def in_rounds(
     rows: Mapping[str, Callable[[], Awaitable[object]]], rounds: int, warm_up: int = 1
-) -> dict[str, float]:
-    """Median seconds of each row over ``rounds`` rounds, each of which runs every row once."""
-    seconds: dict[str, list[float]] = {name: [] for name in rows}
+) -> list[dict[str, float]]:
+    """Seconds of each row in each of ``rounds`` rounds, which run every row once, one after the other."""
+    measured: list[dict[str, float]] = []
     for number in range(rounds + warm_up):
+        seconds = {}
         for name, row in rows.items():
             start = time.perf_counter()
             await row()
-            if number >= warm_up:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: median(values) for name, values in seconds.items()}
+            seconds[name] = time.perf_counter() - start
+        if number >= warm_up:
+            measured.append(seconds)
+    return measured
+
+
+async def medians(
+    rows: Mapping[str, Callable[[], Awaitable[object]]], rounds: int, warm_up: int = 1
+) -> dict[str, float]:
+    """Median seconds of each row over such rounds."""
+    measured = await in_rounds(rows, rounds, warm_up)
+    return {name: median(seconds[name] for seconds in measured) for name in rows}
 
 
 def micro(seconds: float) -> str:
