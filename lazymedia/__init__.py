@@ -1,4 +1,4 @@
-"""Images for multimodal models: fetched safely, carried as references, decoded only when no cache holds the result.
+"""Media for multimodal models: fetched safely, carried as references, decoded only when no cache holds the result.
 
 The map, from the ground up; an import never points up:
 
@@ -46,15 +46,19 @@ if TYPE_CHECKING:
     from lazymedia.identity import MultiModalHasher
     from lazymedia.limits import Limits
     from lazymedia.media import DecodeSpec, MediaIO, MediaRef, checkpoint, derive_media_key
+    from lazymedia.media.audio import AudioMediaIO
     from lazymedia.media.image import ImageMediaIO
     from lazymedia.media.raw import RawBytesMediaIO
+    from lazymedia.media.video import PacketIndexCache, VideoMediaIO, VideoMetadata
     from lazymedia.models import processing_info
-    from lazymedia.offline import SyncMediaConnector, SyncRenderer, fetch_image
+    from lazymedia.offline import SyncMediaConnector, SyncRenderer, fetch_audio, fetch_image, fetch_video
     from lazymedia.parse import (
+        AudioProcessorItems,
         ImageProcessorItems,
         ModalityDataItems,
         MultiModalDataItems,
         MultiModalDataParser,
+        VideoProcessorItems,
     )
     from lazymedia.pipeline import MultiModalApplyState, MultiModalProcessor, ProcessorStatistics
     from lazymedia.processing import MultiModalInputs, PlaceholderRange, ProcessingInfo, ProcessorInputs
@@ -82,11 +86,20 @@ _HOMES: Final = {
     "lazymedia.identity": ("MultiModalHasher",),
     "lazymedia.limits": ("Limits",),
     "lazymedia.media": ("DecodeSpec", "MediaIO", "MediaRef", "checkpoint", "derive_media_key"),
+    "lazymedia.media.audio": ("AudioMediaIO",),
     "lazymedia.media.image": ("ImageMediaIO",),
     "lazymedia.media.raw": ("RawBytesMediaIO",),
+    "lazymedia.media.video": ("PacketIndexCache", "VideoMediaIO", "VideoMetadata"),
     "lazymedia.models": ("processing_info",),
-    "lazymedia.offline": ("SyncMediaConnector", "SyncRenderer", "fetch_image"),
-    "lazymedia.parse": ("ImageProcessorItems", "ModalityDataItems", "MultiModalDataItems", "MultiModalDataParser"),
+    "lazymedia.offline": ("SyncMediaConnector", "SyncRenderer", "fetch_audio", "fetch_image", "fetch_video"),
+    "lazymedia.parse": (
+        "AudioProcessorItems",
+        "ImageProcessorItems",
+        "ModalityDataItems",
+        "MultiModalDataItems",
+        "MultiModalDataParser",
+        "VideoProcessorItems",
+    ),
     "lazymedia.pipeline": ("MultiModalApplyState", "MultiModalProcessor", "ProcessorStatistics"),
     "lazymedia.processing": ("MultiModalInputs", "PlaceholderRange", "ProcessingInfo", "ProcessorInputs"),
     "lazymedia.renderer": ("Renderer", "open_renderer"),
@@ -94,6 +107,8 @@ _HOMES: Final = {
 _HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AudioMediaIO",
+    "AudioProcessorItems",
     "BadRequestError",
     "BadUrlError",
     "CacheDriftError",
@@ -119,6 +134,7 @@ __all__ = [
     "NotAllowedError",
     "OverlapError",
     "OverloadedError",
+    "PacketIndexCache",
     "PayloadTooLargeError",
     "PlaceholderRange",
     "ProcessingInfo",
@@ -132,10 +148,15 @@ __all__ = [
     "SyncRenderer",
     "UnprocessableMediaError",
     "UpstreamError",
+    "VideoMediaIO",
+    "VideoMetadata",
+    "VideoProcessorItems",
     "__version__",
     "checkpoint",
     "derive_media_key",
+    "fetch_audio",
     "fetch_image",
+    "fetch_video",
     "get_connector",
     "open_renderer",
     "processing_info",

@@ -182,4 +182,33 @@ def fetch_image(url: str, *, media_io: MediaIO[Any] | None = None, backend: str 
         return media.fetch_image(url, media_io).decode()
 
 
-__all__ = ["SyncMediaConnector", "SyncRenderer", "fetch_image"]
+def fetch_video(url: str, *, media_io: MediaIO[Any] | None = None, backend: str = "trio", **options: Any) -> Any:
+    """Fetch one video and decode frames of it; see `fetch_image`.
+
+    Returns:
+        What the decoder gives: by default ``(frames, metadata)`` with up to 32 frames spread over the video, uint8
+        (N, H, W, 3), upright RGB, and a `VideoMetadata`.
+    """
+    if media_io is None:
+        from lazymedia.media.video import VideoMediaIO
+
+        media_io = VideoMediaIO(limits=options.get("limits"))
+    with SyncMediaConnector(backend=backend, **options) as media:
+        return media.fetch_video(url, media_io).decode()
+
+
+def fetch_audio(url: str, *, media_io: MediaIO[Any] | None = None, backend: str = "trio", **options: Any) -> Any:
+    """Fetch and decode one clip of audio; see `fetch_image`.
+
+    Returns:
+        What the decoder gives: by default ``(samples, Hz)``, float32 (N,), mono at the clip's own rate.
+    """
+    if media_io is None:
+        from lazymedia.media.audio import AudioMediaIO
+
+        media_io = AudioMediaIO(limits=options.get("limits"))
+    with SyncMediaConnector(backend=backend, **options) as media:
+        return media.fetch_audio(url, media_io).decode()
+
+
+__all__ = ["SyncMediaConnector", "SyncRenderer", "fetch_audio", "fetch_image", "fetch_video"]

@@ -93,8 +93,11 @@ def derive_media_key(data: bytes, spec: DecodeSpec) -> bytes:
 
 @contextmanager
 def shared_payload_digest(data: bytes) -> Iterator[None]:
-    """Read ``data`` once for all keys derived from this very object inside the block (two decoders of one download)."""
-    token = _shared.set((data, _digest(data)))
+    """Read ``data`` once for all keys derived from this very object inside the block (two decoders of one download).
+
+    Blocks nest: an inner one over the same object reads nothing.
+    """
+    token = _shared.set((data, _payload_digest(data)))
     try:
         yield
     finally:

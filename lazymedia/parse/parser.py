@@ -10,8 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lazymedia.errors import BadRequestError
+from lazymedia.limits import Limits
+from lazymedia.parse.audio import audio_rules, parse_audio_data
 from lazymedia.parse.image import PictureRules, parse_image_data
 from lazymedia.parse.items import ModalityDataItems, MultiModalDataItems
+from lazymedia.parse.video import parse_video_data
 
 
 class MultiModalDataParser:
@@ -20,14 +23,35 @@ class MultiModalDataParser:
     Args:
         image_io: The decoder whose rules make a PIL image that came decoded equal to one decoded from bytes. None
             leaves such images as they are, and so does a decoder that has no such rules.
+        target_sr: Hz to which clips are brought, by soxr, as part of their decode. None leaves each at its own.
+        target_channels: Channels that clips are brought to, likewise. None leaves each with its own.
+        video_needs_metadata: Whether a video is given as frames and metadata, or as frames alone.
+        limits: The limits on audio are taken from here.
+
+    Raises:
+        ValueError: A rate or a number of channels that cannot be. The operator's fault.
     """
 
-    def __init__(self, *, image_io: object | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        image_io: object | None = None,
+        target_sr: float | None = None,
+        target_channels: int | None = None,
+        video_needs_metadata: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
         self._image_io = image_io
+        self._audio_rules = audio_rules(target_sr, target_channels, limits=limits)
+        self._video_needs_metadata = video_needs_metadata
 
     def _parsers(self) -> dict[str, Callable[[Any], ModalityDataItems[Any] | None]]:
         rules = self._image_io if isinstance(self._image_io, PictureRules) else None
-        return {"image": lambda data: parse_image_data(data, rules)}
+        return {
+            "image": lambda data: parse_image_data(data, rules),
+            "video": lambda data: parse_video_data(data, needs_metadata=self._video_needs_metadata),
+            "audio": lambda data: parse_audio_data(data, self._audio_rules),
+        }
 
     def parse_mm_data(self, mm_data: Mapping[str, object]) -> MultiModalDataItems:
         """The items of a request.

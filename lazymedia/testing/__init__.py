@@ -3,7 +3,7 @@
 * `decoders`: `GatedMediaIO`, `FailingMediaIO`, `CountingMediaIO`
 * `server`: `MediaServer`, a loopback HTTP server on either event loop
 * `processors`: `make_processor`, real transformers processors built offline
-* `media`: `make_image`
+* `media`: `make_image`; `video`: `make_video`; `audio`: `make_audio`
 * `quiet`: `assert_quiet`, `native_cancel`
 
 transformers is loaded by `make_processor` alone.
@@ -11,11 +11,13 @@ transformers is loaded by `make_processor` alone.
 
 from __future__ import annotations
 
+from lazymedia.testing.audio import make_audio
 from lazymedia.testing.decoders import CountingMediaIO, FailingMediaIO, GatedMediaIO
 from lazymedia.testing.media import make_image
 from lazymedia.testing.processors import families, make_processor
 from lazymedia.testing.quiet import assert_quiet, native_cancel
 from lazymedia.testing.server import MediaServer, Request, Response
+from lazymedia.testing.video import make_video
 
 __all__ = [
     "CountingMediaIO",
@@ -26,7 +28,9 @@ __all__ = [
     "Response",
     "assert_quiet",
     "families",
+    "make_audio",
     "make_image",
     "make_processor",
+    "make_video",
     "native_cancel",
 ]

@@ -1,0 +1,54 @@
+"""The limits on audio: what a clip may claim, and what it may turn out to be.
+
+Comes in: numbers from a header, a decoder, or a sum made before resampling. Goes out: nothing, or a refusal. Never
+here: a sample.
+"""
+
+from __future__ import annotations
+
+from lazymedia.errors import UnprocessableMediaError
+from lazymedia.limits import Limits
+
+SAMPLE_BYTES = 4
+"""Bytes of a sample as float32, which is what every limit on decoded bytes counts."""
+
+
+def refused(message: str) -> UnprocessableMediaError:
+    """The error for a clip that is at fault itself."""
+    return UnprocessableMediaError(message, modality="audio")
+
+
+def check_layout(rate: int, channels: int, limits: Limits) -> None:
+    """Refuse a clip whose rate or number of channels no real recording has.
+
+    A low rate would be blown up by resampling; a high one makes a long clip look short.
+
+    Raises:
+        UnprocessableMediaError: Outside `Limits.min_audio_rate` to `Limits.max_audio_rate`, no channel, or more than
+            `Limits.max_audio_channels`. No cause.
+    """
+    if not limits.min_audio_rate <= rate <= limits.max_audio_rate:
+        raise refused(f"a sample rate of {rate} Hz is outside {limits.min_audio_rate} to {limits.max_audio_rate} Hz")
+    if not 1 <= channels <= limits.max_audio_channels:
+        raise refused(f"{channels} channels: audio may have 1 to {limits.max_audio_channels}")
+
+
+def check_length(samples: int, rate: int, channels: int, limits: Limits) -> None:
+    """Refuse a clip that is longer than an operator allows.
+
+    Args:
+        samples: Per channel.
+        rate: Hz.
+        channels: As decoded, before they are mixed.
+        limits: Which.
+
+    Raises:
+        UnprocessableMediaError: Over `Limits.max_audio_seconds` or `Limits.max_audio_decoded_bytes`. No cause.
+    """
+    if samples > limits.max_audio_seconds * rate:
+        raise refused(f"audio may last {limits.max_audio_seconds:g} seconds at most")
+    if samples * channels * SAMPLE_BYTES > limits.max_audio_decoded_bytes:
+        raise refused(f"audio may decode to {limits.max_audio_decoded_bytes} bytes at most, all channels counted")
+
+
+__all__ = ["SAMPLE_BYTES", "check_layout", "check_length", "refused"]

@@ -1,0 +1,170 @@
+"""Clips by FFmpeg through PyAV: MP4, WebM, AAC, AMR, MPEG streams, and whatever it is named for.
+
+Comes in: a payload whose format is known. Goes out: a `Source`. Never here: a demuxer of FFmpeg's choice, a protocol,
+FFmpeg's mix to mono, or its resampler: samples leave at the rate and with the channels they are stored with.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, Final
+
+import av
+import numpy as np
+from av.error import InvalidDataError
+from av.error import MemoryError as FFmpegMemoryError
+from av.stream import Discard
+
+from lazymedia.limits import Limits
+from lazymedia.media.audio.bounds import check_layout, check_length, refused
+from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.samples import BLOCK, Samples
+from lazymedia.media.audio.source import Source
+from lazymedia.media.stopping import checkpoint
+
+_CODECS: Final = {
+    *("aac", "aac_latm", "mp3", "mp2", "mp1", "opus", "vorbis", "flac", "alac", "ac3", "eac3", "amrnb", "amrwb"),
+    *("amr_nb", "amr_wb", "adpcm_ima_wav", "adpcm_ms", "adpcm_ima_qt"),
+}
+"""FFmpeg's names of the codecs that are decoded, besides every ``pcm_``."""
+
+_DEMUXER_OPTIONS: Final = {
+    "protocol_whitelist": "none",  # no such protocol: nothing but the payload can be opened
+    "enable_drefs": "0",  # references of a QuickTime movie to other files
+    "probesize": str(5 << 20),
+    "analyzeduration": str(5_000_000),
+    "max_streams": "64",
+}
+
+_SCALES: Final = {"u8": 2.0**-7, "s16": 2.0**-15, "s32": 2.0**-31, "s64": 2.0**-63, "flt": 1.0, "dbl": 1.0}
+"""What turns a sample into one within ±1, by FFmpeg's sample format; the powers of two that libsndfile uses."""
+
+_UNDECODABLE_START: Final = 64
+"""Packets that a recording which may begin anywhere can lose before its first whole frame."""
+
+
+@contextmanager
+def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
+    """Decode the audio of a payload by FFmpeg.
+
+    Of several audio tracks FFmpeg's best is taken: marked as default rather than not, then the one with more packets
+    and the higher bit rate, then the first. Pictures and video tracks are never decoded.
+
+    Where the container tells that a codec primed its decoder (an edit list, Opus pre-skip), those samples at the start
+    are dropped, as FFmpeg does. Samples that pad the last frame stay: an AAC clip may be up to a frame longer than what
+    was encoded. Gaps in the time stamps, at the start too, are not filled.
+
+    A damaged packet is an error, apart from those before the first whole frame of a stream that may begin anywhere
+    (ADTS, MPEG). A container that ends early yields what exists, a last frame cut in the middle is an error.
+
+    Raises:
+        UnprocessableMediaError: Over a limit, no audio, a codec that is not decoded, or a rate or layout that changes
+            on the way. No cause.
+        Exception: PyAV's own, where the payload is damaged.
+    """
+    with _open(data, kind) as container:
+        stream = _choose(container)
+        _check_header(stream, limits)
+        if kind.declared_length and stream.duration is not None and stream.time_base is not None and stream.rate:
+            check_length(int(stream.duration * stream.time_base * stream.rate), stream.rate, 1, limits)
+        for other in container.streams:
+            if other.index != stream.index:
+                other.discard = Discard.all
+        stream.codec_context.thread_count = 1  # FLAC and ALAC would take a thread for every core, for one clip
+        runs = _runs(container, stream, kind)
+        first = next(runs, None)
+        if first is None:
+            raise refused("the audio track holds no samples")
+        rate, channels = first[0].sample_rate, first[0].layout.nb_channels
+        # Only a decoded frame tells for certain: AAC with SBR has twice the rate of its header.
+        check_layout(rate, channels, limits)
+        yield Source(rate, channels, _blocks(chain((first,), runs), (rate, channels, first[0].format.name)))
+
+
+def _open(data: bytes, kind: Format) -> Any:
+    options = {**_DEMUXER_OPTIONS, "format_whitelist": kind.demuxer}
+    try:
+        return av.open(io.BytesIO(data), format=kind.demuxer, container_options=options, metadata_errors="replace")
+    except FFmpegMemoryError as exc:
+        # FFmpeg believes the sizes of tables that a header tells; a payload of some megabytes needs none of that kind.
+        raise refused("the header asks for more memory than there is") from exc
+
+
+def _choose(container: Any) -> Any:
+    try:
+        stream = container.streams.best("audio")
+    except (ValueError, IndexError):
+        stream = None
+    if stream is None:
+        raise refused("there is no audio track")
+    context = stream.codec_context
+    if context is None:
+        raise refused("the codec of the audio track is unknown")
+    name = context.codec.canonical_name
+    if name not in _CODECS and not name.startswith("pcm_"):
+        raise refused(f"the audio codec {name} is not decoded")
+    return stream
+
+
+def _check_header(stream: Any, limits: Limits) -> None:
+    """The limits on rate and channels, where the container's header already tells them."""
+    context = stream.codec_context
+    if context.sample_rate and context.layout.nb_channels:
+        check_layout(context.sample_rate, context.layout.nb_channels, limits)
+
+
+def _runs(container: Any, stream: Any, kind: Format) -> Iterator[list[Any]]:
+    """What the packets decode to, in order, the decoder drained at the end. No run is empty, and no frame."""
+    lost, begun = 0, False
+    for packet in container.demux(stream):
+        checkpoint()
+        try:
+            frames = [frame for frame in packet.decode() if frame.samples]
+        except InvalidDataError:
+            lost += 1
+            if begun or not kind.joinable or lost > _UNDECODABLE_START:
+                raise
+            continue
+        if frames:
+            begun = True
+            yield frames
+
+
+def _blocks(runs: Iterator[list[Any]], shape: tuple[int, int, str]) -> Iterator[Samples]:
+    """Frames put together to about a second by FFmpeg's own queue: to turn each of 20 ms into an array costs as much as
+    to decode it.
+    """
+    queue = av.AudioFifo()
+    for frames in runs:
+        for frame in frames:
+            # The queue compares no layout: a frame with fewer channels than the first would be read beyond its end.
+            if (frame.sample_rate, frame.layout.nb_channels, frame.format.name) != shape:
+                raise refused("the rate, channels or type of the samples change in the middle of the audio")
+            frame.pts = None  # or the queue would want them without a gap
+            queue.write(frame)
+        if queue.samples >= BLOCK:
+            yield _floats(queue.read(0, True), shape[1])
+    if queue.samples:
+        yield _floats(queue.read(0, True), shape[1])
+
+
+def _floats(frame: Any, channels: int) -> Samples:
+    """The samples of a frame as (channels, N). Packed formats come as one row of all channels in turn."""
+    name = frame.format.name
+    array = frame.to_ndarray()
+    if frame.format.is_packed:
+        array = array.reshape(-1, channels).T
+    kind = name.removesuffix("p")
+    scale = _SCALES.get(kind)
+    if scale is None:
+        raise refused(f"samples of type {kind} are not decoded")
+    floats: Samples = array.astype(np.float32, copy=False)
+    if kind == "u8":
+        return (floats - np.float32(128)) * np.float32(scale)
+    return floats if scale == 1.0 else floats * np.float32(scale)
+
+
+__all__ = ["open_source"]

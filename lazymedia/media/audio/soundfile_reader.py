@@ -1,0 +1,101 @@
+"""Clips by libsndfile: WAV, FLAC, OGG (Vorbis, Opus, FLAC), MP3 and AIFF.
+
+Comes in: a payload whose format is known. Goes out: a `Source`. Never here: any of libsndfile's other formats, of which
+it opens some twenty by default, RAW among them; or a read whose size a header tells.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+import soundfile
+
+from lazymedia.limits import Limits
+from lazymedia.media.audio.bounds import check_layout, check_length, refused
+from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.samples import BLOCK, Samples
+from lazymedia.media.audio.source import Source
+from lazymedia.media.stopping import checkpoint
+
+_SUBTYPES: Final = {
+    *("PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW", "IMA_ADPCM", "MS_ADPCM"),
+    *("VORBIS", "OPUS", "MPEG_LAYER_I", "MPEG_LAYER_II", "MPEG_LAYER_III"),
+}
+"""Its codecs. GSM, G.72x, NMS and DWVW in a WAV or AIFF are nothing that a client sends in earnest."""
+
+_UNKNOWN: Final = 1 << 40
+"""Samples from which on a length stands for one that is not known; libsndfile then says 2^63 - 1."""
+
+
+class _Linear(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
+    """A file that is read from start to end: soundfile otherwise seeks after every block, and trusts the header's
+    length to clamp it.
+    """
+
+    def seekable(self) -> bool:
+        return False
+
+
+class _Payload(io.BytesIO):
+    """A payload in which a seek to before its start goes nowhere: cffi would print the error to stderr, at the wish of
+    whoever sends the payload. libsndfile sees that it did not arrive.
+    """
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        try:
+            return super().seek(offset, whence)
+        except ValueError:
+            return self.tell()
+
+    def __repr__(self) -> str:
+        return "the payload"  # what soundfile puts into its errors
+
+
+@contextmanager
+def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
+    """Decode a payload by libsndfile.
+
+    What a truncated clip yields: of WAV, AIFF, OGG and MP3 what exists; a FLAC that ends before the length in its
+    header, or in the middle of a frame, is an error. The samples of a WAV end where its header says or with the
+    payload, whichever comes first; a size of 0xFFFFFFFF, as pipes write it, means all there is, and 0 means none.
+
+    Raises:
+        UnprocessableMediaError: Over a limit, or a format or codec that is not read here. No cause.
+        Exception: soundfile's own, where the payload is damaged.
+    """
+    with _Linear(_Payload(data)) as file:
+        if file.format not in kind.sndfile or file.subtype not in _SUBTYPES:
+            raise refused(f"{file.subtype} in {file.format} is not decoded")
+        rate, channels, promised = int(file.samplerate), int(file.channels), int(file.frames)
+        check_layout(rate, channels, limits)
+        if kind.declared_length and promised < _UNKNOWN:
+            check_length(promised, rate, channels, limits)
+        yield Source(rate, channels, _blocks(file, channels, promised if kind.name == "FLAC" else 0))
+
+
+def _blocks(file: soundfile.SoundFile, channels: int, promised: int) -> Iterator[Samples]:
+    """Blocks until nothing comes any more, in one buffer.
+
+    Args:
+        file: Opened.
+        channels: Its.
+        promised: Samples per channel without which the clip is truncated; 0 for as many as there are.
+    """
+    buffer = np.empty((BLOCK, channels), np.float32)
+    total = 0
+    while True:
+        checkpoint()
+        count = len(file.read(out=buffer))
+        if count == 0:
+            break
+        total += count
+        yield buffer[:count].T
+    if total < promised < _UNKNOWN:
+        raise EOFError(f"{total} samples where the header promises {promised}")
+
+
+__all__ = ["open_source"]

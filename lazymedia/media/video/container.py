@@ -1,0 +1,179 @@
+"""A container, opened so that its bytes can reach nothing but themselves.
+
+Comes in: a payload. Goes out: an open demuxer, its best video stream, and a decoder that is allowed. Never here: a
+packet, a frame, or a name that a sender chose.
+
+FFmpeg chooses a demuxer by content and by name, and some demuxers (concat, HLS, DASH, SDP and their like) open whatever
+files and addresses the content names. Here the demuxer is chosen from the first bytes, out of a closed list, and
+forced.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from lazymedia.media.video.faults import blamed_on_payload, refused
+from lazymedia.media.video.tables import check_tables
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.video.stream import VideoStream
+
+    from lazymedia.limits import Limits
+
+CODECS: Final = frozenset(
+    {"h264", "hevc", "vp8", "vp9", "libdav1d", "av1", "mpeg4", "mpeg2video", "mpeg1video", "mjpeg", "h263", "flv"}
+    | {"theora", "prores", "msmpeg4", "gif"}
+)
+"""Decoders that may run, by FFmpeg's names; "flv" is Sorenson's H.263."""
+
+_PROBED: Final = CODECS | {"aac", "ac3", "eac3", "mp2float", "mp3float", "opus", "vorbis", "flac"}
+"""What opening may decode to learn a stream's parameters."""
+
+_WHITELIST: Final = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,flv,ogg,gif,mpeg"
+_MOV_BOXES: Final = frozenset({b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"styp"})
+_TRANSFERS_TO_HDR: Final = {16: "PQ (SMPTE ST 2084)", 18: "HLG (ARIB STD-B67)"}
+
+PROBE_BYTES: Final = 5_000_000
+"""Bytes that opening reads at most to learn the streams' parameters: FFmpeg's own default, which an option could
+lift."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open container. It stays open as long as the block that opened it."""
+
+    kind: str
+    container: InputContainer
+    stream: VideoStream
+
+    @property
+    def codec(self) -> str:
+        """FFmpeg's name of the decoder."""
+        return self.stream.codec_context.name
+
+
+def identify(data: bytes) -> str | None:
+    """The demuxer for a payload, by its first bytes: "mov", "matroska", "avi", "mpegts", "flv", "ogg", "gif" or
+    "mpeg". None for everything else, raw streams and playlists among it.
+    """
+    head = data[:12]
+    if head[4:8] in _MOV_BOXES:
+        return "mov"
+    if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
+        return "avi"
+    for magic, kind in (
+        (b"\x1a\x45\xdf\xa3", "matroska"),
+        (b"FLV\x01", "flv"),
+        (b"OggS", "ogg"),
+        (b"GIF87a", "gif"),
+        (b"GIF89a", "gif"),
+        (b"\x00\x00\x01\xba", "mpeg"),
+    ):
+        if head.startswith(magic):
+            return kind
+    # Packets of 188 bytes, or of 192 behind a timestamp (Blu-ray), each begun by 0x47.
+    if any(data[start : start + 3 * step : step] == b"GGG" for start, step in ((0, 188), (4, 192))):
+        return "mpegts"
+    return None
+
+
+@contextmanager
+def open_video(data: bytes, limits: Limits) -> Iterator[Opened]:
+    """Open a payload for demuxing and decoding.
+
+    The stream is the one FFmpeg's rule calls best: default disposition first, then the number of frames seen while
+    probing, bit rate, and claimed frames. Attached pictures are no video. Other streams are not read.
+
+    Args:
+        data: The payload.
+        limits: Limits on streams and on the size of frames.
+
+    Raises:
+        UnprocessableMediaError: Unknown format, no video stream, a codec that is not allowed, HDR, or a frame size over
+            the limit. The payload's fault.
+    """
+    kind = identify(data)
+    if kind is None:
+        raise refused("not a supported video format (supported: MP4, MOV, Matroska, WebM, AVI, MPEG-TS, FLV, Ogg, GIF)")
+    if kind == "mov":
+        check_tables(data)
+    import av
+
+    with blamed_on_payload("the video's container cannot be read"):
+        try:
+            container = av.open(
+                io.BytesIO(data),
+                "r",
+                format=kind,
+                options={"max_pixels": str(_coded_pixels(limits))},
+                container_options={
+                    "format_whitelist": _WHITELIST,
+                    "protocol_whitelist": "none",
+                    "codec_whitelist": ",".join(sorted(_PROBED)),
+                    "probesize": str(PROBE_BYTES),
+                    "analyzeduration": str(PROBE_BYTES),
+                    "max_streams": str(limits.max_video_streams),
+                },
+                metadata_errors="replace",
+            )
+        except av.MemoryError as exc:
+            # FFmpeg's refusal of a size that the payload claims, or of more streams than are allowed.
+            raise refused("the video's container claims more than is allowed") from exc
+    with container:
+        with blamed_on_payload("the video's streams cannot be read"):
+            opened = Opened(kind, container, _best_stream(container, limits))
+        yield opened
+
+
+def check_frame_size(width: int, height: int, limits: Limits) -> None:
+    """Refuse frames that are larger than an operator allows.
+
+    Raises:
+        UnprocessableMediaError: Over `Limits.max_video_frame_pixels`. No cause.
+    """
+    if width * height > limits.max_video_frame_pixels:
+        raise refused(f"{width} x {height}: a frame may have {limits.max_video_frame_pixels} pixels at most")
+
+
+def check_transfer(transfer: int) -> None:
+    """Refuse HDR, which has no meaning in eight bits without a tone curve.
+
+    Raises:
+        UnprocessableMediaError: ``transfer`` is PQ or HLG, by the code points of ITU-T H.273. No cause.
+    """
+    if transfer in _TRANSFERS_TO_HDR:
+        raise refused(f"the video is HDR, {_TRANSFERS_TO_HDR[transfer]}; convert it to SDR before sending it")
+
+
+def _best_stream(container: InputContainer, limits: Limits) -> VideoStream:
+    from av.stream import Discard, Disposition
+    from av.video.stream import VideoStream
+
+    stream = container.streams.best("video")
+    if not isinstance(stream, VideoStream) or stream.disposition & Disposition.attached_pic:
+        raise refused("the payload holds no video stream")
+    for other in container.streams:
+        if other.index != stream.index:
+            other.discard = Discard.all
+    # The stubs know no stream without a decoder; decoding one crashed the process in older versions (PyAV #2344).
+    codec: Any = stream.codec_context
+    if codec is None or codec.name not in CODECS:
+        raise refused("the video's codec is not supported")
+    check_frame_size(codec.width, codec.height, limits)
+    check_transfer(codec.color_trc)
+    codec.options = {"max_pixels": str(_coded_pixels(limits))}
+    codec.thread_count = 1  # FFmpeg's own choice would be a thread for each core, for every video at once
+    return stream
+
+
+def _coded_pixels(limits: Limits) -> int:
+    """What a decoder may allocate: it counts whole blocks, by which a frame within the limit may exceed it."""
+    return limits.max_video_frame_pixels + max(limits.max_video_frame_pixels // 8, 1 << 16)
+
+
+__all__ = ["CODECS", "Opened", "check_frame_size", "check_transfer", "identify", "open_video"]

@@ -1,0 +1,66 @@
+"""One decoded frame: which way is up, and its pixels as RGB.
+
+Comes in: a frame of PyAV's and a place in an array. Goes out: upright pixels in that place. Never here: a choice of
+frames.
+
+A frame belongs to the thread that decoded it: PyAV 18 hangs for good when two threads convert one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy import typing as npt
+
+if TYPE_CHECKING:
+    from av.video.frame import VideoFrame
+
+Pixels = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """How stored pixels become upright ones: swapped axes first, then flips of rows and columns."""
+
+    swap: bool = False
+    flip_rows: bool = False
+    flip_columns: bool = False
+
+    def size(self, width: int, height: int) -> tuple[int, int]:
+        """Width and height once turned."""
+        return (height, width) if self.swap else (width, height)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """A turned view."""
+        turned = pixels.swapaxes(0, 1) if self.swap else pixels
+        return turned[:: -1 if self.flip_rows else 1, :: -1 if self.flip_columns else 1]
+
+
+def turn_of(frame: VideoFrame) -> Turn:
+    """What the frame's display matrix asks for, to the nearest quarter turn, mirroring included.
+
+    The matrix (ISO/IEC 14496-12, 6.2.2) takes column x and row y to column ``a*x + c*y`` and row ``b*x + d*y``.
+    """
+    data: Any = frame.side_data.get("DISPLAYMATRIX")
+    if data is None:
+        return Turn()
+    a, b, _, c, d = (int(part) for part in np.frombuffer(data, dtype=np.int32)[:5])
+    if abs(a) >= abs(b):
+        return Turn(flip_rows=d < 0, flip_columns=a < 0)
+    return Turn(swap=True, flip_rows=b < 0, flip_columns=c < 0)
+
+
+def write_rgb(frame: VideoFrame, turn: Turn, place: Pixels) -> None:
+    """Convert a frame to RGB, 8 bits a channel, upright, into ``place`` (H, W, 3).
+
+    The conversion is swscale's, as PyAV's ``to_ndarray(format="rgb24")`` has it, bit for bit.
+    """
+    rgb = frame.reformat(format="rgb24")
+    plane: Any = rgb.planes[0]  # the stubs do not tell that it is a buffer
+    rows = np.frombuffer(plane, dtype=np.uint8).reshape(-1, plane.line_size)[: rgb.height, : rgb.width * 3]
+    place[...] = turn.apply(rows.reshape(rgb.height, rgb.width, 3))
+
+
+__all__ = ["Pixels", "Turn", "turn_of", "write_rgb"]

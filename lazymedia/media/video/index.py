@@ -1,0 +1,252 @@
+"""Where the frames of a video lie: learnt from its packets, without decoding one.
+
+Comes in: an open container. Goes out: a `PacketIndex`. Never here: a decoder, or a number from a header that nothing
+bears out.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from lazymedia.media.stopping import checkpoint
+from lazymedia.media.video.faults import refused
+from lazymedia.media.video.tables import MAX_SAMPLES
+
+if TYPE_CHECKING:
+    from av.packet import Packet
+    from av.video.stream import VideoStream
+
+    from lazymedia.limits import Limits
+    from lazymedia.media.video.container import Opened
+
+_WITHOUT_TIMES: Final = frozenset({"avi"})
+"""Containers that store no display times. FFmpeg makes some up, and with B-frames they are out of order."""
+
+
+@dataclass(frozen=True, eq=False)
+class PacketIndex:
+    """The packets of one video stream. A *position* counts packets as they are stored; a *rank* counts frames as they
+    are shown.
+
+    Attributes:
+        timed: Whether display times tell frames apart. Where not, frames are told by counting what is decoded, and no
+            part of the video can be left out.
+        pts: Display time of each frame shown, by rank, in ticks. Just the ranks where not timed.
+        positions: Position of each frame shown, by rank.
+        key_pts: Display times of key frames, ascending.
+        key_positions: Their positions.
+        key_seeks: The time under which the container finds each of them: decode time in MP4, display time elsewhere.
+        packets: Packets in all, those of frames that are decoded and never shown among them.
+        tick: Seconds of one tick.
+        last_ticks: How long the last frame is shown.
+        header_fps: The rate that the header claims; 0.0 for none.
+        layered: Whether frames lie in temporal layers (HEVC), in which "not a reference" has another meaning.
+    """
+
+    timed: bool
+    pts: array[int]
+    positions: array[int]
+    key_pts: array[int]
+    key_positions: array[int]
+    key_seeks: array[int]
+    packets: int
+    tick: float
+    last_ticks: int
+    header_fps: float
+    layered: bool
+
+    @property
+    def total(self) -> int:
+        """Frames shown."""
+        return len(self.pts)
+
+    @cached_property
+    def duration(self) -> float:
+        """Seconds from the first frame to the end of the last."""
+        if not self.timed:
+            return self.total / self.fps if self.fps else 0.0
+        return (self.pts[-1] - self.pts[0] + self.last_ticks) * self.tick
+
+    @cached_property
+    def fps(self) -> float:
+        """The header's rate where the frames bear it out within a twentieth, their mean otherwise."""
+        if not self.timed:
+            return self.header_fps
+        mean = self.total / self.duration if self.duration > 0 else 0.0
+        if mean == 0 or abs(self.header_fps - mean) <= mean / 20:
+            return self.header_fps
+        return mean
+
+    @cached_property
+    def times(self) -> list[float]:
+        """Seconds from the first frame, by rank."""
+        if not self.timed:
+            return [rank / self.fps if self.fps else 0.0 for rank in range(self.total)]
+        first = self.pts[0]
+        return [(pts - first) * self.tick for pts in self.pts]
+
+    @property
+    def size(self) -> int:
+        """Bytes that this takes in a cache, about."""
+        return 512 + 16 * len(self.pts) + 24 * len(self.key_pts)
+
+    def rank_of(self, pts: int | None) -> int | None:
+        """Which frame is shown at ``pts``; None for a time that no packet named."""
+        if pts is None:
+            return None
+        rank = bisect_left(self.pts, pts)
+        return rank if rank < self.total and self.pts[rank] == pts else None
+
+    def entry(self, rank: int, *, before: int = 0) -> int:
+        """The position at which decoding may begin so that frame ``rank`` comes out right: that of the last key frame
+        shown no later, or of one ``before`` it.
+        """
+        key = bisect_right(self.key_pts, self.pts[rank]) - 1 - before
+        return self.key_positions[key] if self.timed and key >= 0 else 0
+
+    def key_at(self, pts: int | None) -> int | None:
+        """The position of the key frame shown at ``pts``; None where there is none."""
+        if pts is None:
+            return None
+        key = bisect_left(self.key_pts, pts)
+        return self.key_positions[key] if key < len(self.key_pts) and self.key_pts[key] == pts else None
+
+    def seek_time(self, position: int) -> int | None:
+        """What to ask the container for so that it lands on a key frame; None where there is none."""
+        key = bisect_left(self.key_positions, position)
+        found = key < len(self.key_positions) and self.key_positions[key] == position
+        return self.key_seeks[key] if found else None
+
+
+def packets_of(opened: Opened) -> Iterator[Packet[VideoStream]]:
+    """The packets of the video stream that hold data, to the end of what can be read.
+
+    Raises:
+        DecodeStopped: Between packets, when the request was cancelled.
+    """
+    import av
+
+    try:
+        for packet in opened.container.demux(opened.stream):
+            checkpoint()
+            if packet.size:  # an empty packet would tell the decoder that the stream has ended
+                yield packet
+    except av.FFmpegError:
+        return  # a truncated container; what came before the cut stands
+
+
+def scan(opened: Opened, limits: Limits) -> PacketIndex:
+    """Read every packet of the stream and decode none: about 5 µs each.
+
+    Raises:
+        UnprocessableMediaError: No packet, more of them than `MAX_SAMPLES`, or a video longer than
+            `Limits.max_video_seconds`.
+        DecodeStopped: The request was cancelled.
+    """
+    found = _Found(timed=opened.kind not in _WITHOUT_TIMES)
+    for packet in packets_of(opened):
+        if found.packets == MAX_SAMPLES:
+            raise refused(f"a video may have {MAX_SAMPLES} packets at most")
+        found.add(packet, opened)
+    if not found.shown:
+        raise refused("the video holds no frame that can be read")
+    index = found.finish(opened.stream)
+    if index.duration > limits.max_video_seconds:
+        raise refused(f"a video may last {limits.max_video_seconds:g} seconds at most")
+    return index
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the packets so far have told."""
+
+    timed: bool
+    layered: bool = False
+    packets: int = 0
+    last: tuple[int, int] | None = None
+    shown: list[tuple[int, int]] = field(default_factory=list)
+    keys: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def add(self, packet: Packet[VideoStream], opened: Opened) -> None:
+        position, self.packets = self.packets, self.packets + 1
+        pts = packet.pts
+        if pts is None:
+            self.timed, pts = False, position
+        if packet.is_keyframe:
+            seek = packet.dts if opened.kind == "mov" else pts
+            self.keys.append((pts, position, pts if seek is None else seek))
+        if opened.codec == "hevc" and not self.layered:
+            self.layered = _has_temporal_layer(bytes(memoryview(packet)[:256]))
+        if packet.is_discard or _is_hidden(opened.codec, packet):
+            return
+        self.last = max(self.last or (pts, 0), (pts, packet.duration or 0))
+        self.shown.append((pts, position))
+
+    def finish(self, stream: VideoStream) -> PacketIndex:
+        self.shown.sort()
+        self.keys.sort()
+        times = [pts for pts, _ in self.shown]
+        last_ticks = self.last[1] if self.last else 0
+        if not self.timed or any(one == other for one, other in pairwise(times)):
+            self.timed, times = False, list(range(len(times)))
+        elif not last_ticks and len(times) > 1:
+            last_ticks = (times[-1] - times[0]) // (len(times) - 1)
+        return PacketIndex(
+            timed=self.timed,
+            pts=array("q", times),
+            positions=array("q", [position for _, position in self.shown]),
+            key_pts=array("q", [pts for pts, _, _ in self.keys]),
+            key_positions=array("q", [position for _, position, _ in self.keys]),
+            key_seeks=array("q", [seek for _, _, seek in self.keys]),
+            packets=self.packets,
+            tick=float(stream.time_base or 0),
+            last_ticks=last_ticks,
+            header_fps=_header_fps(stream),
+            layered=self.layered,
+        )
+
+
+def _header_fps(stream: VideoStream) -> float:
+    for rate in (stream.average_rate, stream.guessed_rate):
+        fps = float(rate) if rate else 0.0
+        if math.isfinite(fps) and 0 < fps <= 1000:
+            return fps
+    return 0.0
+
+
+def _is_hidden(codec: str, packet: Packet[VideoStream]) -> bool:
+    """Whether a packet holds a frame that is only referred to and never shown (VP8's and VP9's "alternate reference").
+
+    VP8: RFC 6386, 9.1, bit 4. VP9: bitstream specification, 6.2, show_existing_frame and show_frame; a superframe
+    (annex B) always ends in a frame that is shown.
+    """
+    if codec not in {"vp8", "vp9"}:
+        return False
+    view = memoryview(packet)
+    first = view[0]
+    if codec == "vp8":
+        return not first & 0x10
+    if view[-1] & 0xE0 == 0xC0 or first >> 6 != 2:
+        return False
+    shift = 1 if first & 0x30 == 0x30 else 0
+    return not first & (0x08 >> shift) and not first & (0x02 >> shift)
+
+
+def _has_temporal_layer(head: bytes) -> bool:
+    """Whether a packet of HEVC begins with a unit above temporal layer 0 (ITU-T H.265, 7.3.1.2).
+
+    Finds the first unit behind a length (MP4, Matroska) or a start code (MPEG-TS); the units of a picture share one
+    layer, delimiters and messages before it too (7.4.2.2).
+    """
+    start = head.find(b"\0\0\1") + 3 if head[:3] in {b"\0\0\0", b"\0\0\1"} and b"\0\0\1" in head[:5] else 4
+    return len(head) > start + 1 and head[start + 1] & 0x07 > 1
+
+
+__all__ = ["PacketIndex", "packets_of", "scan"]

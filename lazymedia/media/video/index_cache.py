@@ -1,0 +1,76 @@
+"""Packet indexes that are kept, so that a second decode of a payload need not read all of its packets again.
+
+Comes in: a payload's digest and its index. Goes out: the index. Never here: a payload.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, final
+
+from lazymedia.limits import MIB
+
+if TYPE_CHECKING:
+    from lazymedia.media.video.index import PacketIndex
+
+DEFAULT_BYTES: Final = 16 * MIB
+"""Sixty videos of ten minutes at 30 frames per second."""
+
+
+@final
+class PacketIndexCache:
+    """Keeps the indexes that were used last, up to a number of bytes. Any number of threads may use it at once.
+
+    An index depends on the payload alone, never on settings; the key is a digest that nobody can choose.
+
+    Args:
+        capacity_bytes: What it may hold, by `PacketIndex.size`. An index larger than this is not kept.
+    """
+
+    def __init__(self, capacity_bytes: int = DEFAULT_BYTES) -> None:
+        if capacity_bytes < 0:
+            raise ValueError("capacity_bytes must not be negative")
+        self._capacity = capacity_bytes
+        self._held: OrderedDict[bytes, PacketIndex] = OrderedDict()
+        self._bytes = 0
+        self._scans = 0
+        self._lock = threading.Lock()
+
+    @property
+    def scans(self) -> int:
+        """How many indexes were made and put in, because none was there."""
+        return self._scans
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes held now."""
+        return self._bytes
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, digest: bytes) -> PacketIndex | None:
+        """The index of a payload, which thereby counts as used; None where there is none."""
+        with self._lock:
+            index = self._held.get(digest)
+            if index is not None:
+                self._held.move_to_end(digest)
+            return index
+
+    def put(self, digest: bytes, index: PacketIndex) -> None:
+        """Keep the index of a payload, and give up those used longest ago where there is no room."""
+        with self._lock:
+            self._scans += 1
+            former = self._held.pop(digest, None)
+            self._bytes -= 0 if former is None else former.size
+            if index.size > self._capacity:
+                return
+            self._held[digest] = index
+            self._bytes += index.size
+            while self._bytes > self._capacity:
+                _, oldest = self._held.popitem(last=False)
+                self._bytes -= oldest.size
+
+
+__all__ = ["DEFAULT_BYTES", "PacketIndexCache"]

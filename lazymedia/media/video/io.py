@@ -1,0 +1,256 @@
+"""The decoder for videos: settings, references, identity.
+
+Comes in: a payload. Goes out: a reference, or frames and what is known of them. Never here: a container's bytes, or
+PyAV and numpy before the first decode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+from lazymedia.errors import UnprocessableMediaError
+from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.media.io import MediaIO
+from lazymedia.media.ref import MediaRef
+from lazymedia.media.spec import DecodeSpec, derive_media_key, shared_payload_digest
+from lazymedia.media.stopping import checkpoint
+from lazymedia.media.video import jpeg_sequence
+from lazymedia.media.video.container import identify
+from lazymedia.media.video.faults import blamed_on_payload, refused
+from lazymedia.media.video.index_cache import PacketIndexCache
+from lazymedia.media.video.metadata import VideoMetadata
+from lazymedia.media.video.sampling import POLICIES, Clip, Request
+from lazymedia.media.video.tables import check_tables, display_size
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy import typing as npt
+
+    from lazymedia.media.video.reader import Reader
+
+Video: TypeAlias = "tuple[npt.NDArray[np.uint8], VideoMetadata]"
+"""Frames, uint8 (N, H, W, 3), RGB and upright, and what is known of them."""
+
+BACKENDS: Final = ("pyav",)
+"""What can decode a video."""
+
+DEFAULT_FRAMES: Final = 32
+"""Frames that "uniform" takes where neither a number nor a rate is given."""
+
+_MAX_RATE: Final = 1e6
+"""Frames per second that can be asked for: no clip has more, and products with it stay finite."""
+
+_BY_PAYLOAD: Final = DecodeSpec({"index": "packets"})
+"""Under which packet indexes are kept: they depend on no setting."""
+
+
+class VideoMediaIO(MediaIO[Video]):
+    """Decodes chosen frames of a video, each exactly as a decode from the first frame on would give it.
+
+    Frames are RGB with 8 bits a channel and upright (the display matrix is applied, mirroring included). A deeper SDR
+    video is brought to 8 bits by swscale; HDR (PQ, HLG) is refused. A clip with fewer frames than asked for gives what
+    it has; a frame that does not decode is left out and missing in ``frames_indices``. Frames that an edit list hides
+    do not count. A size that changes in the middle is an error.
+
+    Args:
+        num_frames: Frames wanted, at most. -1 means all, as ``sampling="all"``. 32 for "uniform" where ``fps`` is not
+            given either.
+        fps: Frames wanted for each second of the video.
+        sampling: A policy of `lazymedia.media.video.sampling`, which names the processors that each mirrors:
+            "uniform", "fps", "all", "transformers", "qwen2_vl", "qwen3_vl", "glm4v" or "smolvlm". None means "all" for
+            ``num_frames=-1`` and "uniform" otherwise.
+        min_frames: Lower bound where a rate decides how many.
+        max_frames: Upper bound where a rate decides how many.
+        frame_multiple: With "fps", the number is rounded down to a multiple of this.
+        video_backend: "pyav", or None for the default, which is that.
+        index_cache: Where packet indexes are kept, so that a second decode of a payload does not read all its packets
+            again. May be shared by any number of decoders. None keeps none.
+        decoder_threads: Threads of one decode, each over its own part of the video. More than one pay where cores
+            would be idle otherwise, and change no pixel.
+        limits: The limits on videos are taken from here.
+
+    Raises:
+        ValueError: A setting that is not one of these.
+        UnprocessableMediaError: More frames than `Limits.max_video_frames` are asked for.
+    """
+
+    modality: ClassVar[str] = "video"
+    operator_only: ClassVar[frozenset[str]] = frozenset({"limits", "index_cache", "decoder_threads"})
+
+    def __init__(
+        self,
+        *,
+        num_frames: int | None = None,
+        fps: float | None = None,
+        sampling: str | None = None,
+        min_frames: int | None = None,
+        max_frames: int | None = None,
+        frame_multiple: int = 1,
+        video_backend: str | None = None,
+        index_cache: PacketIndexCache | None = None,
+        decoder_threads: int = 1,
+        limits: Limits | None = None,
+    ) -> None:
+        self._limits = DEFAULT_LIMITS if limits is None else limits
+        self._cache = index_cache
+        self._threads = _count("decoder_threads", decoder_threads)
+        self._backend = "pyav" if video_backend is None else video_backend
+        if self._backend not in BACKENDS:
+            raise ValueError(f"video_backend must be one of {', '.join(BACKENDS)}")
+        wants_all = num_frames == -1 and type(num_frames) is int
+        self._policy = ("all" if wants_all else "uniform") if sampling is None else sampling
+        if self._policy not in tuple(POLICIES):  # which asks nothing to be hashable
+            raise ValueError(f"sampling must be one of {', '.join(POLICIES)}")
+        if wants_all:
+            num_frames = None
+        elif num_frames is None and fps is None and self._policy == "uniform":
+            num_frames = min(DEFAULT_FRAMES, self._limits.max_video_frames)
+        self._request = Request(
+            num_frames=None if num_frames is None else self._within("num_frames", num_frames),
+            fps=None if fps is None else _rate("fps", fps),
+            min_frames=None if min_frames is None else self._within("min_frames", min_frames),
+            max_frames=None if max_frames is None else self._within("max_frames", max_frames),
+            multiple=self._within("frame_multiple", frame_multiple),
+        )
+        self._spec = DecodeSpec(
+            {
+                "num_frames": self._request.num_frames,
+                "fps": self._request.fps,
+                "sampling": self._policy,
+                "min_frames": self._request.min_frames,
+                "max_frames": self._request.max_frames,
+                "frame_multiple": self._request.multiple,
+                "video_backend": self._backend,
+            }
+        )
+
+    def get_decode_spec(self) -> DecodeSpec:
+        return self._spec
+
+    def get_max_bytes(self) -> int:
+        return self._limits.max_video_bytes
+
+    @classmethod
+    def merge_kwargs(cls, default: Mapping[str, Any] | None, runtime: Mapping[str, Any] | None) -> dict[str, Any]:
+        """As `MediaIO.merge_kwargs`; besides, a request that names one of ``num_frames`` and ``fps`` alone removes the
+        other from the defaults.
+        """
+        default, runtime = dict(default or {}), dict(runtime or {})
+        for one, other in (("num_frames", "fps"), ("fps", "num_frames")):
+            if one in runtime and other not in runtime:
+                default.pop(other, None)
+        return super().merge_kwargs(default, runtime)
+
+    def load_bytes_ref(self, data: bytes) -> MediaRef[Video]:
+        """A reference to a video. Takes its key; opens and decodes nothing, and does not load PyAV.
+
+        The memory that decoding takes is estimated for an MP4 of which a number of frames is wanted.
+
+        Raises:
+            PayloadTooLargeError: More bytes than `Limits.max_video_bytes`.
+            UnprocessableMediaError: Tables of an MP4 claim more than the payload can hold.
+        """
+        self._check_size(len(data))
+        decoded_bytes = self._estimate(data)
+        if self._cache is None:
+            return MediaRef(partial(self.load_bytes, data), data, self._spec, decoded_bytes=decoded_bytes)
+        with shared_payload_digest(data):  # one reading for the key and for the index's
+            digest = derive_media_key(data, _BY_PAYLOAD)
+            return MediaRef(partial(self._load, data, digest), data, self._spec, decoded_bytes=decoded_bytes)
+
+    def _estimate(self, data: bytes) -> int | None:
+        if identify(data) != "mov":
+            return None
+        check_tables(data)
+        size = display_size(data)
+        wanted = self._request.num_frames
+        if size is None or wanted is None or size[0] * size[1] > self._limits.max_video_frame_pixels:
+            return None  # a size over the limit is refused by the decode, if the stream really has it
+        return wanted * size[0] * size[1] * 3
+
+    def load_base64_ref(self, media_type: str, text: str) -> MediaRef[Video]:
+        """As `MediaIO.load_base64_ref`; under ``video/jpeg``, JPEGs separated by commas, which are all loaded.
+
+        Such a video has been sampled by its sender: no setting applies but the limits, and its spec is
+        ``{"video_backend": "jpeg_sequence"}``.
+
+        Raises:
+            PayloadTooLargeError: More bytes than `Limits.max_video_bytes`.
+            UnprocessableMediaError: Not base64, or more pictures than `Limits.max_video_frames`.
+        """
+        if media_type.lower() != jpeg_sequence.MEDIA_TYPE:
+            return super().load_base64_ref(media_type, text)
+        self._check_size(len(text) // 4 * 3 - 2)
+        data = jpeg_sequence.pack(text, self._limits)
+        return MediaRef(partial(jpeg_sequence.decode, data, self._limits), data, jpeg_sequence.SPEC)
+
+    def load_bytes(self, data: bytes) -> Video:
+        """Decode the wanted frames.
+
+        Raises:
+            UnprocessableMediaError: Not a video of a supported format, nothing in it that decodes, or over a limit.
+            DecodeStopped: The request was cancelled; noticed between packets.
+        """
+        return self._load(data, None if self._cache is None else derive_media_key(data, _BY_PAYLOAD))
+
+    def _load(self, data: bytes, digest: bytes | None) -> Video:
+        checkpoint()
+        from lazymedia.media.video.reader import reading
+
+        with reading(data, self._limits, threads=self._threads) as reader:
+            return self._read(reader, digest)
+
+    def _read(self, reader: Reader, digest: bytes | None) -> Video:
+        index = None if self._cache is None or digest is None else self._cache.get(digest)
+        if index is None:
+            with blamed_on_payload("the video's packets cannot be read"):
+                index = reader.scan()
+            if self._cache is not None and digest is not None:
+                self._cache.put(digest, index)
+        ranks = self._choose(Clip(index.times, index.fps, index.duration))
+        with blamed_on_payload("the video cannot be decoded"):
+            frames, loaded = reader.read(index, ranks)
+        return frames, VideoMetadata(
+            total_num_frames=index.total,
+            fps=index.fps,
+            duration=index.duration,
+            frames_indices=loaded,
+            timestamps=[index.times[rank] for rank in loaded],
+            width=frames.shape[2],
+            height=frames.shape[1],
+            video_backend=self._backend,
+            do_sample_frames=loaded == list(range(index.total)),
+        )
+
+    def _choose(self, clip: Clip) -> list[int]:
+        if self._policy == "all" and clip.total > self._limits.max_video_frames:
+            raise self._too_many(clip.total)
+        ranks = POLICIES[self._policy](clip, self._request)
+        if len(ranks) > self._limits.max_video_frames:
+            raise self._too_many(len(ranks))
+        return ranks
+
+    def _within(self, name: str, value: int) -> int:
+        if _count(name, value) > self._limits.max_video_frames:
+            raise self._too_many(value)
+        return value
+
+    def _too_many(self, frames: int) -> UnprocessableMediaError:
+        return refused(f"{frames} frames of a video are wanted; {self._limits.max_video_frames} are allowed")
+
+
+def _count(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1")
+    return value
+
+
+def _rate(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MAX_RATE:
+        raise ValueError(f"{name} must be a positive number, {_MAX_RATE:g} at most")
+    return float(value)
+
+
+__all__ = ["BACKENDS", "DEFAULT_FRAMES", "Video", "VideoMediaIO"]

@@ -1,0 +1,119 @@
+"""A video that comes as pictures: ``data:video/jpeg;base64,`` and JPEGs, separated by commas.
+
+Comes in: that text, or what it was packed into. Goes out: one payload, or frames and metadata. Never here: a choice
+among the frames; whoever sends pictures has chosen.
+"""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import pybase64
+
+from lazymedia.errors import UnprocessableMediaError
+from lazymedia.media.image import ImageMediaIO
+from lazymedia.media.spec import DecodeSpec
+from lazymedia.media.stopping import checkpoint
+from lazymedia.media.video.faults import refused
+from lazymedia.media.video.metadata import VideoMetadata
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy import typing as npt
+
+    from lazymedia.limits import Limits
+
+MEDIA_TYPE: Final = "video/jpeg"
+SPEC: Final = DecodeSpec({"video_backend": "jpeg_sequence"})
+"""The settings of every such video: it has none."""
+
+FPS: Final = 1.0
+"""Frames per second that pictures are taken to have, as vLLM has it."""
+
+_LENGTH: Final = struct.Struct("<Q")
+
+
+def pack(text: str, limits: Limits) -> bytes:
+    """One payload out of pictures in base64: each picture's bytes behind their number.
+
+    Raises:
+        UnprocessableMediaError: More pictures than `Limits.max_video_frames`, an empty one, or no base64.
+    """
+    count = text.count(",") + 1
+    if count > limits.max_video_frames:
+        raise refused(f"{count} frames of a video are sent; {limits.max_video_frames} are allowed")
+    parts: list[bytes] = []
+    for number, part in enumerate(text.split(",")):
+        try:
+            picture = pybase64.b64decode(part, validate=True)
+        except (binascii.Error, ValueError) as exc:
+            raise refused(f"frame {number} of the video is not valid base64") from exc
+        if not picture:
+            raise refused(f"frame {number} of the video is empty")
+        parts += (_LENGTH.pack(len(picture)), picture)
+    return b"".join(parts)
+
+
+def decode(data: bytes, limits: Limits) -> tuple[npt.NDArray[np.uint8], VideoMetadata]:
+    """All frames of what `pack` packed.
+
+    Raises:
+        UnprocessableMediaError: A picture that is no JPEG, does not decode, is too large, or has another size than the
+            first; more memory in all than is allowed.
+        DecodeStopped: The request was cancelled.
+    """
+    import numpy as np
+
+    pictures = list(_unpack(data))
+    io = ImageMediaIO(
+        "RGB",
+        output="array",
+        limits=replace(
+            limits,
+            image_formats=("JPEG",),
+            max_image_pixels=min(limits.max_image_pixels, limits.max_video_frame_pixels),
+        ),
+    )
+    frames: npt.NDArray[np.uint8] | None = None
+    for number, picture in enumerate(pictures):
+        checkpoint()
+        try:
+            pixels = np.asarray(io.load_bytes(picture))
+        except UnprocessableMediaError as exc:
+            raise refused(f"frame {number} of the video: {exc}") from exc
+        if frames is None:
+            if len(pictures) * pixels.nbytes > limits.max_request_decoded_bytes:
+                raise refused("the frames of the video take more memory than is allowed")
+            frames = np.empty((len(pictures), *pixels.shape), dtype=np.uint8)
+        if pixels.shape != frames.shape[1:]:
+            raise refused("the frames of the video differ in size")
+        frames[number] = pixels
+    assert frames is not None  # pack made one part at least
+    count, height, width, _ = frames.shape
+    return frames, VideoMetadata(
+        total_num_frames=count,
+        fps=FPS,
+        duration=count / FPS,
+        frames_indices=list(range(count)),
+        timestamps=[number / FPS for number in range(count)],
+        width=width,
+        height=height,
+        video_backend="jpeg_sequence",
+        do_sample_frames=False,
+    )
+
+
+def _unpack(data: bytes) -> Iterator[bytes]:
+    position = 0
+    while position < len(data):
+        (length,) = _LENGTH.unpack_from(data, position)
+        position += _LENGTH.size
+        yield data[position : position + length]
+        position += length
+
+
+__all__ = ["FPS", "MEDIA_TYPE", "SPEC", "decode", "pack"]

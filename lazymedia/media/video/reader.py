@@ -1,0 +1,240 @@
+"""The wanted frames of a video, for the price of those and of what they depend on.
+
+Comes in: a payload, its index, and ranks. Goes out: pixels in one array, and which ranks they are. Never here: which
+frames are wanted.
+
+Packets between stretches are passed over, by a seek where there are many, and the decoder is emptied so that a
+stretch's last frame costs none of the frames after it. Within a stretch, frames that no other depends on are left to
+the decoder to skip, where it does that exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from lazymedia.media.video.container import Opened, check_frame_size, check_transfer, open_video
+from lazymedia.media.video.faults import refused
+from lazymedia.media.video.index import PacketIndex, packets_of, scan
+from lazymedia.media.video.side_by_side import run_all
+from lazymedia.media.video.stretches import Stretch, plan, shares
+from lazymedia.media.video.taken import Taken
+
+if TYPE_CHECKING:
+    from av.packet import Packet
+    from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
+
+    from lazymedia.limits import Limits
+    from lazymedia.media.video.frames import Pixels
+
+SKIPS_EXACTLY: Final = frozenset({"h264", "hevc", "mpeg4", "mpeg2video"})
+"""Decoders that leave out non-reference frames without a change to any other, tested frame by frame."""
+
+SEEK_WORTH: Final = 256
+"""Packets to pass over from which a seek is cheaper than reading them."""
+
+_PROGRESSIVE: Final = frozenset({0, 1})
+"""`field_order` unknown or progressive. Two fields of one frame may be two packets with two times."""
+
+
+class _DamagedError(Exception):
+    """A packet did not decode while others were being skipped."""
+
+
+class Reader:
+    """Decodes the frames of one payload. For one thread, used as a context manager."""
+
+    def __init__(self, data: bytes, limits: Limits, opened: Opened, stack: ExitStack, threads: int) -> None:
+        self._data = data
+        self._limits = limits
+        self._threads = threads
+        self._stack = stack
+        self._opened = opened
+        self._packets: Iterator[Packet[VideoStream]] | None = None
+        self._position = 0
+        self._size: tuple[int, int] | None = None
+        self.decoded = 0
+        """Packets handed to the decoder so far."""
+
+    def scan(self) -> PacketIndex:
+        """Read all packets and decode none.
+
+        Raises:
+            UnprocessableMediaError: As `lazymedia.media.video.index.scan`.
+            DecodeStopped: The request was cancelled.
+        """
+        index = scan(self._opened, self._limits)
+        self._packets, self._position = None, index.packets
+        return index
+
+    def read(self, index: PacketIndex, ranks: Sequence[int]) -> tuple[Pixels, list[int]]:
+        """Frames (N, H, W, 3), uint8, RGB, upright, and the rank of each, in the order of ``ranks``.
+
+        Ranks may repeat. Frames that do not decode are missing from both.
+
+        Raises:
+            UnprocessableMediaError: No frame decodes; the frames' size changes; more memory, or more frames on the way,
+                than is allowed; HDR.
+            DecodeStopped: The request was cancelled.
+        """
+        distinct = sorted(set(ranks))
+        taken = Taken(index, ranks, self._limits)
+        stretches = plan(index, distinct)
+        self._check_walk(stretches)
+        here, *elsewhere = shares(stretches, self._threads)
+        run_all(
+            partial(self.run, index, here, taken),
+            [partial(self._run_apart, index, share, taken) for share in elsewhere],
+        )
+        if taken.missing and index.timed and any(stretch.start for stretch in stretches):
+            # A key frame that is none (a refresh that takes several frames): begin one key frame earlier, once.
+            again = plan(index, sorted(taken.missing), before=1)
+            self._check_walk(again)
+            self.run(index, again, taken)
+        return taken.finish()
+
+    def _check_walk(self, stretches: list[Stretch]) -> None:
+        walk = sum(stretch.stop - stretch.start + 1 for stretch in stretches)
+        if walk > self._limits.max_video_walk_frames:
+            raise refused(
+                f"{walk} frames would have to be decoded for those that are wanted;"
+                f" {self._limits.max_video_walk_frames} are allowed"
+            )
+
+    def _run_apart(self, index: PacketIndex, stretches: list[Stretch], taken: Taken) -> None:
+        with reading(self._data, self._limits) as reader:
+            reader.run(index, stretches, taken)
+
+    def run(self, index: PacketIndex, stretches: list[Stretch], taken: Taken) -> None:
+        """Decode these stretches, in stored order, and offer every frame."""
+        for stretch in stretches:
+            try:
+                self._run_one(stretch, index, taken, skips=self._may_skip(index))
+            except _DamagedError:
+                # What a decoder makes of the frames around a broken one depends on all that it was given before, and
+                # a flush does not make it forget all of that.
+                taken.give_back(stretch.wanted.values())
+                self._reopen()
+                self._run_one(stretch, index, taken, skips=False)
+            if not taken.missing:
+                return
+
+    def _run_one(self, stretch: Stretch, index: PacketIndex, taken: Taken, *, skips: bool) -> None:
+        self._go_to(stretch.start, index)
+        for frame in self._frames(stretch, taken, skips=skips):
+            self._check(frame)
+            taken.offer(frame)
+            if not taken.missing:
+                return
+
+    def _may_skip(self, index: PacketIndex) -> bool:
+        codec = self._opened.stream.codec_context
+        return index.timed and not index.layered and codec.name in SKIPS_EXACTLY and codec.field_order in _PROGRESSIVE
+
+    def _frames(self, stretch: Stretch, taken: Taken, *, skips: bool) -> Iterator[VideoFrame]:
+        """What a stretch decodes to. Leaves the decoder empty, unless it is abandoned."""
+        import av
+
+        codec: Any = self._opened.stream.codec_context  # the stubs leave out flush_buffers
+        codec.flush_buffers()
+        for packet in self._until(stretch.stop):
+            self.decoded += 1
+            codec.skip_frame = "NONREF" if skips and self._position - 1 not in stretch.wanted else "DEFAULT"
+            try:
+                yield from codec.decode(packet)
+            except (av.FFmpegError, EOFError) as exc:
+                self._note(exc, taken, skips=skips)
+        try:
+            yield from codec.decode(None)
+        except (av.FFmpegError, EOFError) as exc:
+            self._note(exc, taken, skips=skips)
+        codec.flush_buffers()
+
+    def _note(self, fault: Exception, taken: Taken, *, skips: bool) -> None:
+        """One frame is broken. The decoder goes on with the next, unless it stopped at a size it may not decode."""
+        codec = self._opened.stream.codec_context
+        check_frame_size(codec.width, codec.height, self._limits)
+        taken.fault = fault
+        if skips:
+            raise _DamagedError from fault
+
+    def _until(self, stop: int) -> Iterator[Packet[VideoStream]]:
+        """Packets from here to a position, that included."""
+        while self._position <= stop:
+            packet = self._next()
+            if packet is None:
+                return
+            yield packet
+
+    def _next(self) -> Packet[VideoStream] | None:
+        if self._packets is None:
+            self._packets = packets_of(self._opened)
+        packet = next(self._packets, None)
+        self._position += 1
+        return packet
+
+    def _go_to(self, position: int, index: PacketIndex) -> None:
+        """Make ``position`` that of the next packet."""
+        if position < self._position or (position - self._position > SEEK_WORTH and index.timed):
+            self._seek(position, index)
+        for _ in self._until(position - 1):
+            pass
+
+    def _seek(self, position: int, index: PacketIndex) -> None:
+        """Come as near before ``position`` as the container lets one, or to the head.
+
+        Where a seek lands is told by the packet found there; some containers (MPEG-TS) land late.
+        """
+        import av
+
+        time = index.seek_time(position)
+        if time is not None:
+            self._packets = None
+            try:
+                self._opened.container.seek(time, stream=self._opened.stream)
+            except (av.FFmpegError, EOFError):
+                time = None
+        if time is not None:
+            packets = packets_of(self._opened)
+            first = next(packets, None)
+            landed = None if first is None or not first.is_keyframe else index.key_at(first.pts)
+            if first is not None and landed is not None and landed <= position:
+                self._packets, self._position = chain([first], packets), landed
+                return
+        self._reopen()
+
+    def _reopen(self) -> None:
+        self._packets = None
+        self._stack.close()
+        self._opened = self._stack.enter_context(open_video(self._data, self._limits))
+        self._position = 0
+
+    def _check(self, frame: VideoFrame) -> None:
+        size = (frame.width, frame.height)
+        if self._size is None:
+            check_frame_size(*size, self._limits)
+            self._size = size
+        elif size != self._size:
+            raise refused("the size of the video's frames changes in its middle")
+        check_transfer(frame.color_trc)
+
+
+@contextmanager
+def reading(data: bytes, limits: Limits, *, threads: int = 1) -> Iterator[Reader]:
+    """Open a payload to read frames from it; everything is closed with the block.
+
+    With more than one thread, stretches are decoded side by side, each thread with a decoder of its own.
+
+    Raises:
+        UnprocessableMediaError: As `open_video`.
+    """
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_video(data, limits))
+        yield Reader(data, limits, opened, stack, threads)
+
+
+__all__ = ["SEEK_WORTH", "SKIPS_EXACTLY", "Reader", "reading"]

@@ -1,0 +1,106 @@
+"""The array that a decode fills, frame by frame, in whatever order frames come.
+
+Comes in: decoded frames, wanted or not. Goes out: pixels, and which frames they are. Never here: a packet.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lazymedia.media.video.faults import refused
+from lazymedia.media.video.frames import Pixels, Turn, turn_of, write_rgb
+
+if TYPE_CHECKING:
+    from av.video.frame import VideoFrame
+
+    from lazymedia.limits import Limits
+    from lazymedia.media.video.index import PacketIndex
+
+
+class Taken:
+    """The frames taken so far, each at every place where its rank is wanted. Only wanted frames are converted.
+
+    Several threads may offer frames at once, each those of its own decoder.
+
+    Attributes:
+        fault: The last exception of a decoder, for the case that nothing can be taken.
+    """
+
+    def __init__(self, index: PacketIndex, ranks: Sequence[int], limits: Limits) -> None:
+        self._index = index
+        self._limits = limits
+        self._places: dict[int, list[int]] = {}
+        self._ranks = ranks
+        self._present = [False] * len(ranks)
+        self._pixels: Pixels | None = None
+        self._stored: tuple[int, int] = (0, 0)
+        self._turn = Turn()
+        self._lock = threading.Lock()
+        self._counted = 0
+        self.fault: Exception | None = None
+        self.give_back(ranks)
+
+    @property
+    def missing(self) -> list[int]:
+        """Ranks that are wanted and not taken."""
+        with self._lock:
+            return sorted(self._places)
+
+    def give_back(self, ranks: Iterable[int]) -> None:
+        """Want these again, as if none had been taken."""
+        wanted = set(ranks)
+        with self._lock:
+            self._places |= {rank: [] for rank in wanted}
+            for place, rank in enumerate(self._ranks):
+                if rank in wanted:
+                    self._places[rank].append(place)
+                    self._present[place] = False
+
+    def offer(self, frame: VideoFrame) -> None:
+        """Take a frame if it is wanted."""
+        if self._index.timed:
+            rank = self._index.rank_of(frame.pts)
+        else:
+            rank, self._counted = self._counted, self._counted + 1
+        if rank is None or rank not in self._places or frame.is_corrupt:
+            return
+        with self._lock:
+            if self._pixels is None:
+                self._pixels = self._room_for(frame)
+            first, *others = self._places.pop(rank)
+        if (frame.width, frame.height) != self._stored:
+            raise refused("the size of the video's frames changes in its middle")
+        write_rgb(frame, self._turn, self._pixels[first])
+        self._present[first] = True
+        for place in others:
+            self._pixels[place] = self._pixels[first]
+            self._present[place] = True
+
+    def finish(self) -> tuple[Pixels, list[int]]:
+        """The pixels that are there, and the rank of each.
+
+        Raises:
+            UnprocessableMediaError: None are.
+        """
+        if self._pixels is None:
+            raise refused("no frame of the video can be decoded") from self.fault
+        ranks = [rank for rank, present in zip(self._ranks, self._present) if present]
+        return (self._pixels[self._present] if self._places else self._pixels), ranks
+
+    def _room_for(self, frame: VideoFrame) -> Pixels:
+        self._turn = turn_of(frame)
+        self._stored = (frame.width, frame.height)
+        width, height = self._turn.size(frame.width, frame.height)
+        size = len(self._ranks) * height * width * 3
+        if size > self._limits.max_request_decoded_bytes:
+            raise refused(
+                f"the frames of the video take {size} bytes; {self._limits.max_request_decoded_bytes} are allowed"
+            )
+        return np.empty((len(self._ranks), height, width, 3), dtype=np.uint8)
+
+
+__all__ = ["Taken"]

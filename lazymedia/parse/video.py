@@ -1,0 +1,143 @@
+"""Video items: references to encoded videos, and frames that somebody has already decoded.
+
+Comes in: one video or several, as references, frames, or frames with metadata. Goes out: `VideoProcessorItems`. Never
+here: a decode of encoded bytes; what is stored keeps frames and metadata together, whichever view a model wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from lazymedia.foreign import is_array, is_picture, is_tensor
+from lazymedia.media.ref import MediaRef
+from lazymedia.parse.image import ImageSize, channel_axis
+from lazymedia.parse.items import ModalityDataItems
+
+Metadata = Mapping[str, Any]
+
+
+class VideoProcessorItems(ModalityDataItems[Any]):
+    """Videos. ``get`` gives frames, or ``(frames, metadata)`` where the model needs the metadata.
+
+    Selections keep metadata with their frames, since both are one stored item.
+
+    Args:
+        data: For each video a `MediaRef` of frames and metadata, frames, ``(frames, metadata)``, or None.
+        needs_metadata: Whether ``get`` gives the metadata too.
+    """
+
+    def __init__(self, data: Sequence[object], *, needs_metadata: bool = False) -> None:
+        super().__init__(data, "video")
+        self._needs_metadata = needs_metadata
+
+    def get(self, index: int) -> Any:
+        """The video as a processor wants it. Decodes a reference that is not decoded yet.
+
+        Raises:
+            ValueError: The model needs metadata, and these frames came without. The caller's fault.
+        """
+        frames, metadata = self._parts(index)
+        if not self._needs_metadata:
+            return frames
+        if metadata is None:
+            raise ValueError(f"video at index {self.get_original_index(index)}: metadata is required by this model")
+        return frames, metadata
+
+    def get_frames(self, index: int) -> Any:
+        """The frames, whichever view the model has. Decodes a reference that is not decoded yet."""
+        return self._parts(index)[0]
+
+    def get_metadata(self, index: int) -> Metadata | None:
+        """What is known of one video, None where nothing is. Decodes this video's reference alone, never its
+        siblings'.
+        """
+        return self._parts(index)[1]
+
+    @property
+    def metadata(self) -> list[Metadata | None]:
+        """`get_metadata` of every video. Decodes those that are not decoded yet."""
+        return [self.get_metadata(index) for index in range(len(self))]
+
+    def get_num_frames(self, index: int) -> int:
+        """The number of frames."""
+        return len(self.get_frames(index))
+
+    def get_frame_size(self, index: int) -> ImageSize:
+        """Width and height of a frame, in pixels.
+
+        Raises:
+            ValueError: There is no frame.
+        """
+        frames = self.get_frames(index)
+        if len(frames) == 0:
+            raise ValueError(f"video at index {self.get_original_index(index)} has no frames")
+        frame = frames[0]
+        if is_picture(frame):
+            return ImageSize(frame.width, frame.height)
+        shape = tuple(int(length) for length in frame.shape)
+        axis = channel_axis(shape, tensor=is_tensor(frame))
+        if axis is None:
+            raise ValueError(f"frames of shape {shape} are no pictures")
+        height, width = shape[:axis] + shape[axis + 1 :]
+        return ImageSize(width, height)
+
+    def _parts(self, index: int) -> tuple[Any, Metadata | None]:
+        raw = self.get_raw(index)
+        media = raw.decode() if isinstance(raw, MediaRef) else raw
+        return cast("tuple[Any, Metadata | None]", media) if _is_pair(media) else (media, None)
+
+
+def parse_video_data(data: object, *, needs_metadata: bool = False) -> VideoProcessorItems | None:
+    """One video or a sequence of videos as items; None where there is none.
+
+    A sequence of PIL images, or of arrays or tensors with three axes, is one video, frame by frame; so is an array or
+    tensor with four axes, and a pair of either and a mapping.
+
+    Raises:
+        TypeError: Something that is no video. The caller's fault.
+    """
+    videos = [data] if _is_one(data) else list(_sequence(data))
+    for index, video in enumerate(videos):
+        if video is not None and not _is_one(video):
+            raise TypeError(
+                f"video at index {index} is {type(video).__name__}; expected a MediaRef, frames, a pair of frames and "
+                "metadata, or None together with a UUID"
+            )
+    return VideoProcessorItems(videos, needs_metadata=needs_metadata) if videos else None
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and (value[1] is None or isinstance(value[1], Mapping))
+
+
+def _is_one(value: object) -> bool:
+    if isinstance(value, MediaRef):
+        return True
+    if _is_pair(value):
+        return _is_frames(cast("tuple[object, object]", value)[0])
+    return _is_frames(value)
+
+
+def _is_frames(value: object) -> bool:
+    if is_array(value):
+        return len(value.shape) == 4  # type: ignore[attr-defined]  # arrays and tensors have one
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return all(is_picture(frame) or (is_array(frame) and len(frame.shape) == 3) for frame in value)
+
+
+def _sequence(value: object) -> Sequence[object]:
+    if value is None:
+        return ()
+    if isinstance(value, list | tuple):
+        return value
+    if is_array(value) and len(value.shape) == 5:  # type: ignore[attr-defined]  # arrays and tensors have one
+        return list(value)  # type: ignore[call-overload,no-any-return]
+    raise TypeError(
+        f"video data is {type(value).__name__}; expected a MediaRef, frames, a pair of frames and metadata, or a list "
+        "of those"
+    )
+
+
+__all__ = ["VideoProcessorItems", "parse_video_data"]
