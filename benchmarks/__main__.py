@@ -6,7 +6,7 @@ import argparse
 
 import anyio
 
-from benchmarks import apply, hits, imports
+from benchmarks import apply, clips, hits, imports
 
 
 async def _run(arguments: argparse.Namespace) -> None:
@@ -25,6 +25,7 @@ def main() -> None:
     print(f"{arguments.backend}, {arguments.tensors} tensors, medians of {arguments.rounds} rounds\n")
     imports.run(arguments)
     anyio.run(_run, arguments, backend=arguments.backend)
+    clips.run(arguments)
 
 
 if __name__ == "__main__":
