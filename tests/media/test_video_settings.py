@@ -17,6 +17,7 @@ from lazymedia.media.stopping import DecodeStopped, checkpoint, stopping_when
 from lazymedia.media.video import PacketIndexCache, VideoMediaIO, VideoMetadata
 from lazymedia.media.video.container import Opened
 from lazymedia.media.video.index import PacketIndex, scan
+from lazymedia.media.video.sampling import Clip
 from lazymedia.media.video.side_by_side import run_all
 from lazymedia.testing.video import make_video, read_frame_numbers
 
@@ -234,6 +235,16 @@ def test_the_cache_gives_up_what_was_used_longest_ago() -> None:
 
     assert [cache.get(key) is not None for key in (b"a", b"b", b"c")] == [True, False, True]
     assert cache.held_bytes == index.size * 2
+
+
+def test_an_index_holds_no_more_than_it_says_once_it_was_used() -> None:
+    """Lists of seconds, kept with it, would take twice as much as all the rest."""
+    index = index_of(400)
+    VideoMediaIO(num_frames=4)._choose(Clip(index.times, index.fps, index.duration))
+
+    held = [value for value in vars(index).values() if hasattr(value, "__len__")]
+    assert sum(sys.getsizeof(value) for value in held) < 1.2 * index.size
+    assert not any(isinstance(value, list) for value in held)
 
 
 def test_an_index_larger_than_the_cache_is_not_kept() -> None:

@@ -84,9 +84,9 @@ class PacketIndex:
             return self.header_fps
         return mean
 
-    @cached_property
+    @property
     def times(self) -> list[float]:
-        """Seconds from the first frame, by rank."""
+        """Seconds from the first frame, by rank. Made anew each time, for a cache to hold no more than `size`."""
         if not self.timed:
             return [rank / self.fps if self.fps else 0.0 for rank in range(self.total)]
         first = self.pts[0]

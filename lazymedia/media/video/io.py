@@ -209,7 +209,8 @@ class VideoMediaIO(MediaIO[Video]):
                 index = reader.scan()
             if self._cache is not None and digest is not None:
                 self._cache.put(digest, index)
-        ranks = self._choose(Clip(index.times, index.fps, index.duration))
+        times = index.times
+        ranks = self._choose(Clip(times, index.fps, index.duration))
         with blamed_on_payload("the video cannot be decoded"):
             frames, loaded = reader.read(index, ranks)
         return frames, VideoMetadata(
@@ -217,7 +218,7 @@ class VideoMediaIO(MediaIO[Video]):
             fps=index.fps,
             duration=index.duration,
             frames_indices=loaded,
-            timestamps=[index.times[rank] for rank in loaded],
+            timestamps=[times[rank] for rank in loaded],
             width=frames.shape[2],
             height=frames.shape[1],
             video_backend=self._backend,
