@@ -7,6 +7,7 @@ import threading
 import tracemalloc
 from collections.abc import Callable
 
+import av.logging
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from lazymedia.limits import Limits
 from lazymedia.media.audio import AudioMediaIO, resample
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.testing.audio import encode, make_audio
+from lazymedia.testing.video import make_video
 from tests.media.audio_clips import flac, wav
 
 MIB = 1 << 20
@@ -186,3 +188,24 @@ def test_the_samples_share_no_memory_with_a_later_decode() -> None:
     reader.load_bytes(make_audio(8))
 
     assert np.array_equal(one, kept)
+
+
+@pytest.mark.parametrize(
+    ("codec", "container", "pixels"),
+    [("ffv1", "mkv", "yuv420p"), ("png", "mov", "rgb24"), ("qtrle", "mov", "rgb24")],
+)
+def test_the_track_beside_the_sound_is_not_run_by_a_decoder_that_is_not_allowed(
+    codec: str, container: str, pixels: str
+) -> None:
+    """Opening a container tries decoders on every track, to learn their parameters."""
+    data = make_video(10, codec=codec, container=container, pixel_format=pixels, audio=True)
+    level = av.logging.get_level()
+    av.logging.set_level(av.logging.ERROR)
+    try:
+        with av.logging.Capture() as logs:
+            samples, _ = AudioMediaIO().load_bytes(data)
+    finally:
+        av.logging.set_level(level)
+
+    assert len(samples)
+    assert any("not on whitelist" in message for _, _, message in logs)

@@ -31,7 +31,16 @@ _CODECS: Final = {
 }
 """FFmpeg's names of the codecs that are decoded, besides every ``pcm_``."""
 
+_PROBED: Final = (
+    {"mp3float", "mp2float", "mp1float", "libopus", "libvorbis", "h264", "hevc", "vp8", "vp9", "mpeg4", "mpeg2video"}
+    | {"mpeg1video", "h263", "flv", "mjpeg"}
+    | {name for name in av.codecs_available if name.startswith("pcm_")}
+    | _CODECS
+)
+"""Decoders, by their own names, that opening may run to learn a track's parameters, video tracks' among them."""
+
 _DEMUXER_OPTIONS: Final = {
+    "codec_whitelist": ",".join(sorted(_PROBED)),
     "protocol_whitelist": "none",  # no such protocol: nothing but the payload can be opened
     "enable_drefs": "0",  # references of a QuickTime movie to other files
     "probesize": str(5 << 20),
