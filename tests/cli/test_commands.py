@@ -259,6 +259,8 @@ def test_the_demonstration_takes_pictures_of_the_users_own(tmp_path: Path, capsy
 def test_ctrl_c_is_status_130_and_no_traceback(backend: str) -> None:
     program = (
         "import os, signal, sys, threading\n"
+        # A shell starts what it puts into the background with the signal ignored, and that is inherited.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from lazymedia.cli import main\n"
         "from lazymedia.cli import probe\n"
         "async def stand_still(*_):\n"
