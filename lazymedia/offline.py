@@ -178,8 +178,7 @@ def fetch_image(url: str, *, media_io: MediaIO[Any] | None = None, backend: str 
         from lazymedia.media.image import ImageMediaIO
 
         media_io = ImageMediaIO(limits=options.get("limits"))
-    with SyncMediaConnector(backend=backend, **options) as media:
-        return media.fetch_image(url, media_io).decode()
+    return _decoded(SyncMediaConnector.fetch_image, url, media_io, backend, options)
 
 
 def fetch_video(url: str, *, media_io: MediaIO[Any] | None = None, backend: str = "trio", **options: Any) -> Any:
@@ -193,8 +192,7 @@ def fetch_video(url: str, *, media_io: MediaIO[Any] | None = None, backend: str 
         from lazymedia.media.video import VideoMediaIO
 
         media_io = VideoMediaIO(limits=options.get("limits"))
-    with SyncMediaConnector(backend=backend, **options) as media:
-        return media.fetch_video(url, media_io).decode()
+    return _decoded(SyncMediaConnector.fetch_video, url, media_io, backend, options)
 
 
 def fetch_audio(url: str, *, media_io: MediaIO[Any] | None = None, backend: str = "trio", **options: Any) -> Any:
@@ -207,8 +205,18 @@ def fetch_audio(url: str, *, media_io: MediaIO[Any] | None = None, backend: str 
         from lazymedia.media.audio import AudioMediaIO
 
         media_io = AudioMediaIO(limits=options.get("limits"))
+    return _decoded(SyncMediaConnector.fetch_audio, url, media_io, backend, options)
+
+
+def _decoded(
+    fetch: Callable[[SyncMediaConnector, str, MediaIO[Any]], MediaRef[Any]],
+    url: str,
+    media_io: MediaIO[Any],
+    backend: str,
+    options: dict[str, Any],
+) -> Any:
     with SyncMediaConnector(backend=backend, **options) as media:
-        return media.fetch_audio(url, media_io).decode()
+        return fetch(media, url, media_io).decode()
 
 
 __all__ = ["SyncMediaConnector", "SyncRenderer", "fetch_audio", "fetch_image", "fetch_video"]

@@ -12,9 +12,12 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from lazymedia.foreign import is_array, is_picture, is_tensor
 from lazymedia.media.ref import MediaRef
-from lazymedia.parse.items import ModalityDataItems
+from lazymedia.parse.items import ModalityDataItems, one_or_many
 
 _CHANNELS: Final = (1, 3, 4)
+_NONE: Final = (
+    "image at index {index} is {type}; expected a MediaRef, a PIL image, an array or a tensor with two or three axes"
+)
 
 
 class ImageSize(NamedTuple):
@@ -68,17 +71,25 @@ class ImageProcessorItems(ModalityDataItems[Any]):
         Raises:
             TypeError: An array or tensor whose axes are not those of a picture. The caller's fault.
         """
-        media = self.get(index)
-        if is_picture(media):
-            return ImageSize(media.width, media.height)
-        shape = tuple(int(length) for length in media.shape)
-        if len(shape) == 2:
-            return ImageSize(shape[1], shape[0])
-        axis = channel_axis(shape, tensor=is_tensor(media))
-        if axis is None:
-            raise TypeError(f"an array or tensor of shape {shape} is no picture")
-        height, width = shape[:axis] + shape[axis + 1 :]
-        return ImageSize(width, height)
+        return size_of(self.get(index))
+
+
+def size_of(picture: Any) -> ImageSize:
+    """Width and height of a PIL image, or of an array or tensor of two or three axes, read as `channel_axis` says.
+
+    Raises:
+        TypeError: Axes that are not those of a picture.
+    """
+    if is_picture(picture):
+        return ImageSize(picture.width, picture.height)
+    shape = tuple(int(length) for length in picture.shape)
+    if len(shape) == 2:
+        return ImageSize(shape[1], shape[0])
+    axis = channel_axis(shape, tensor=is_tensor(picture))
+    if axis is None:
+        raise TypeError(f"an array or tensor of shape {shape} is no picture")
+    height, width = shape[:axis] + shape[axis + 1 :]
+    return ImageSize(width, height)
 
 
 def parse_image_data(data: object, rules: PictureRules | None) -> ImageProcessorItems | None:
@@ -89,13 +100,7 @@ def parse_image_data(data: object, rules: PictureRules | None) -> ImageProcessor
     Raises:
         TypeError: Something that is no picture. The caller's fault.
     """
-    pictures = [data] if _is_one(data) else list(_sequence(data))
-    for index, picture in enumerate(pictures):
-        if picture is not None and not _is_one(picture):
-            raise TypeError(
-                f"image at index {index} is {type(picture).__name__}; expected a MediaRef, a PIL image, an array or a "
-                "tensor with two or three axes, or None together with a UUID"
-            )
+    pictures = one_or_many(data, _is_one, _sequence, _NONE)
     return ImageProcessorItems(pictures, rules) if pictures else None
 
 
@@ -131,4 +136,4 @@ def _sequence(value: object) -> Sequence[object]:
     )
 
 
-__all__ = ["ImageProcessorItems", "ImageSize", "PictureRules", "channel_axis", "parse_image_data"]
+__all__ = ["ImageProcessorItems", "ImageSize", "PictureRules", "channel_axis", "parse_image_data", "size_of"]

@@ -11,12 +11,33 @@ here: validation or normalisation (a parser does both once), or a decode that no
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar, cast
 
 from lazymedia.media.ref import MediaRef
 
 V = TypeVar("V")
+
+
+def one_or_many(
+    data: object, is_one: Callable[[object], bool], split: Callable[[object], Sequence[object]], what: str
+) -> list[object]:
+    """Media that are one item or several, as a list of items, each of which may be None.
+
+    Args:
+        data: As a caller handed it in.
+        is_one: Whether something is one item.
+        split: What makes items of everything else. Raises TypeError where nothing can.
+        what: What the error says, with ``{index}`` and ``{type}`` of that item.
+
+    Raises:
+        TypeError: An item that is none. The caller's fault.
+    """
+    items = [data] if is_one(data) else list(split(data))
+    for index, item in enumerate(items):
+        if item is not None and not is_one(item):
+            raise TypeError(f"{what.format(index=index, type=type(item).__name__)}, or None together with a UUID")
+    return items
 
 
 class ModalityDataItems(Generic[V]):

@@ -7,14 +7,16 @@ here: a decode of encoded bytes; what is stored keeps frames and metadata togeth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from lazymedia.foreign import is_array, is_picture, is_tensor
+from lazymedia.foreign import is_array, is_picture
 from lazymedia.media.ref import MediaRef
-from lazymedia.parse.image import ImageSize, channel_axis
-from lazymedia.parse.items import ModalityDataItems
+from lazymedia.parse.image import ImageSize, size_of
+from lazymedia.parse.items import ModalityDataItems, one_or_many
 
 Metadata = Mapping[str, Any]
+
+_NONE: Final = "video at index {index} is {type}; expected a MediaRef, frames, a pair of frames and metadata"
 
 
 class VideoProcessorItems(ModalityDataItems[Any]):
@@ -68,19 +70,12 @@ class VideoProcessorItems(ModalityDataItems[Any]):
 
         Raises:
             ValueError: There is no frame.
+            TypeError: Frames whose axes are not those of a picture. The caller's fault.
         """
         frames = self.get_frames(index)
         if len(frames) == 0:
             raise ValueError(f"video at index {self.get_original_index(index)} has no frames")
-        frame = frames[0]
-        if is_picture(frame):
-            return ImageSize(frame.width, frame.height)
-        shape = tuple(int(length) for length in frame.shape)
-        axis = channel_axis(shape, tensor=is_tensor(frame))
-        if axis is None:
-            raise ValueError(f"frames of shape {shape} are no pictures")
-        height, width = shape[:axis] + shape[axis + 1 :]
-        return ImageSize(width, height)
+        return size_of(frames[0])
 
     def _parts(self, index: int) -> tuple[Any, Metadata | None]:
         raw = self.get_raw(index)
@@ -97,13 +92,7 @@ def parse_video_data(data: object, *, needs_metadata: bool = False) -> VideoProc
     Raises:
         TypeError: Something that is no video. The caller's fault.
     """
-    videos = [data] if _is_one(data) else list(_sequence(data))
-    for index, video in enumerate(videos):
-        if video is not None and not _is_one(video):
-            raise TypeError(
-                f"video at index {index} is {type(video).__name__}; expected a MediaRef, frames, a pair of frames and "
-                "metadata, or None together with a UUID"
-            )
+    videos = one_or_many(data, _is_one, _sequence, _NONE)
     return VideoProcessorItems(videos, needs_metadata=needs_metadata) if videos else None
 
 

@@ -5,7 +5,8 @@
 * `kwargs`, `sizes`, `pictures`: what a request may choose, what it costs, and media that leave nothing to guess
 * `items`: `ProcessedItem`, what a cache holds; `fields`, how many of them are merged
 * `prompt`, `tokens`: prompts laid out around items, and when their tokens may be spliced
-* `chat_style`: conversations as text, for processors without a template
+* `chat_template`, `chat_style`: conversations as text, for processors with a template and without one
+* `decoders`: a decoder under an operator's options and a request's
 * `fingerprint`, `torch_threads`: a processor's identity, and the threads it may take
 * `inputs`, `phases`, `outputs`: one request, its two phases, and its result
 

@@ -10,7 +10,6 @@ equals what a miss gives, by construction.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal
@@ -21,14 +20,16 @@ from lazymedia.errors import BadRequestError, UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.io import MediaIO
 from lazymedia.parse.parser import MultiModalDataParser
+from lazymedia.processing import chat_template
 from lazymedia.processing.chat_style import ChatStyle
+from lazymedia.processing.decoders import make_decoder
 from lazymedia.processing.fields import Array, Layout, merge_fields, owned, split_fields
 from lazymedia.processing.fingerprint import fingerprint
-from lazymedia.processing.hooks import HOOKS, process_alone
+from lazymedia.processing.hooks import process_alone
 from lazymedia.processing.items import ProcessedItem
 from lazymedia.processing.kwargs import PreparedKwargs, Wishes, merge_wishes, read_wishes
 from lazymedia.processing.pictures import as_picture
-from lazymedia.processing.prompt import Placeholder, PromptLayout, RenderedPrompt
+from lazymedia.processing.prompt import PromptLayout, RenderedPrompt, placeholders_of
 from lazymedia.processing.sizes import working_pixels
 
 ReturnTensors = Literal["np", "pt"]
@@ -83,7 +84,7 @@ class ProcessingInfo:
         self.limits = DEFAULT_LIMITS if limits is None else limits
         self.media_io_kwargs = {modality: dict(kwargs) for modality, kwargs in (media_io_kwargs or {}).items()}
         self.return_tensors: ReturnTensors = _default_tensors() if return_tensors is None else return_tensors
-        self._prompts = PromptLayout(hf_processor, self._placeholders())
+        self._prompts = PromptLayout(hf_processor, placeholders_of(hf_processor, self.modalities))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {type(self.hf_processor).__name__}, {', '.join(self.modalities)}>"
@@ -125,23 +126,7 @@ class ProcessingInfo:
             TypeError, ValueError: An option of the operator's that cannot be used. The operator's fault.
         """
         kind = self.media_io_class(modality)
-        runtime = dict(media_io_kwargs or {})
-        refused = sorted(str(name)[:64] for name in runtime if name == "limits" or not _takes(kind, name))
-        if refused:
-            raise UnprocessableMediaError(
-                f"decoder options: {', '.join(refused)} cannot be chosen for {modality}", modality=modality
-            )
-        merged = {"limits": self.limits} | kind.merge_kwargs(self.media_io_kwargs.get(modality), runtime)
-        try:
-            return kind(**merged)
-        except UnprocessableMediaError:
-            raise
-        except (TypeError, ValueError) as exc:
-            if not runtime:
-                raise
-            raise UnprocessableMediaError(
-                f"decoder options: {', '.join(sorted(runtime))} of {modality}: {exc}", modality=modality
-            ) from exc
+        return make_decoder(kind, modality, self.limits, self.media_io_kwargs.get(modality), media_io_kwargs)
 
     def get_data_parser(self, media_io_kwargs: Mapping[str, Mapping[str, Any]] | None = None) -> MultiModalDataParser:
         """What parses a request's media; pictures that came decoded are converted by the rules of the request's
@@ -347,48 +332,13 @@ class ProcessingInfo:
         """
         if not messages:
             raise BadRequestError("a conversation has no messages")
-        tokenizer = self.hf_processor.tokenizer
-        template = getattr(self.hf_processor, "chat_template", None) or getattr(tokenizer, "chat_template", None)
-        if template is None:
-            if self.chat_style is None:
-                raise NotImplementedError(f"neither the processor nor {type(self).__name__} knows how to write a chat")
-            texts = {modality: placeholder.text for modality, placeholder in self._prompts.placeholders.items()}
-            return self.chat_style.render(messages, texts)
-        if isinstance(template, Mapping):
-            template = template["default"]
-
-        try:
-            prompt: str = self.hf_processor.apply_chat_template(
-                [dict(message) for message in messages],
-                chat_template=template,
-                add_generation_prompt=True,
-                tokenize=False,
-            )
-        except (ImportError, MemoryError):
-            raise
-        except Exception as exc:  # a template is a program, and fails as it likes over what it is given
-            raise BadRequestError(f"the chat template refuses the messages: {exc}") from exc
-        bos = tokenizer.bos_token
-        if (
-            bos
-            and prompt.startswith(bos)
-            and self._prompts.tokenize("", {})["input_ids"][:1] == [tokenizer.bos_token_id]
-        ):
-            return prompt[len(bos) :]
-        return prompt
-
-    def _placeholders(self) -> dict[str, Placeholder]:
-        """What stands for an item of each modality, as the processor says."""
-        found: dict[str, Placeholder] = {}
-        for modality in self.modalities:
-            hooks = HOOKS[modality]
-            text = getattr(self.hf_processor, hooks.token, None)
-            if text is None:
-                continue
-            token_id = getattr(self.hf_processor, f"{hooks.token}_id", None)
-            embeds = frozenset(getattr(self.hf_processor, f"{hooks.token}_ids", [token_id])) - {None}
-            found[modality] = Placeholder(text, token_id, embeds, hooks.replacements)
-        return found
+        template = chat_template.find_template(self.hf_processor)
+        if template is not None:
+            return chat_template.render(self.hf_processor, template, messages, self._prompts.first_token)
+        if self.chat_style is None:
+            raise NotImplementedError(f"neither the processor nor {type(self).__name__} knows how to write a chat")
+        texts = {modality: placeholder.text for modality, placeholder in self._prompts.placeholders.items()}
+        return self.chat_style.render(messages, texts)
 
     def _check_modality(self, modality: str) -> None:
         if modality not in self.modalities:
@@ -403,11 +353,6 @@ def _mapping(options: object, what: str) -> Mapping[str, Any]:
     if not isinstance(options, Mapping):
         raise BadRequestError(f"{what} must be a mapping, not {type(options).__name__}")
     return options
-
-
-def _takes(kind: type, name: object) -> bool:
-    parameters = inspect.signature(kind).parameters
-    return name in parameters or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
 def _default_tensors() -> ReturnTensors:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from lazymedia.errors import BadRequestError
 from lazymedia.processing.fields import immutable
+from lazymedia.processing.hooks import HOOKS
 from lazymedia.processing.items import Replacement
 from lazymedia.processing.tokens import Seams, changes_no_token, compact
 
@@ -95,6 +96,20 @@ class Placeholder:
     token_id: int | None
     embed_ids: frozenset[int]
     argument: str
+
+
+def placeholders_of(hf_processor: Any, modalities: Sequence[str]) -> dict[str, Placeholder]:
+    """What stands for an item of each modality, as a processor says; without those for which it says nothing."""
+    found: dict[str, Placeholder] = {}
+    for modality in modalities:
+        hooks = HOOKS[modality]
+        text = getattr(hf_processor, hooks.token, None)
+        if text is None:
+            continue
+        token_id = getattr(hf_processor, f"{hooks.token}_id", None)
+        embeds = frozenset(getattr(hf_processor, f"{hooks.token}_ids", [token_id])) - {None}
+        found[modality] = Placeholder(text, token_id, embeds, hooks.replacements)
+    return found
 
 
 @dataclass
@@ -234,6 +249,11 @@ class PromptLayout:
         with self._lock:
             return self.hf_processor.tokenizer(text, **text_kwargs)
 
+    def first_token(self) -> int | None:
+        """The token that the tokenizer puts before any text; None where it puts none."""
+        token_ids: list[int] = self.tokenize("", {})["input_ids"]
+        return token_ids[0] if token_ids else None
+
     def _check_whole(self, expanded: str, encoded: Any, modalities: list[str]) -> None:
         """Refuse a prompt that lost some of an item's tokens, to truncation as a rule: a model fails on the rest."""
         check = getattr(self.hf_processor, "_check_special_mm_tokens", None)
@@ -293,4 +313,4 @@ def _tokens_of(encoded: Any, start: int, end: int) -> tuple[int, int]:
     return tokens[0], tokens[1]
 
 
-__all__ = ["Placeholder", "PlaceholderRange", "PromptLayout", "RenderedPrompt"]
+__all__ = ["Placeholder", "PlaceholderRange", "PromptLayout", "RenderedPrompt", "placeholders_of"]

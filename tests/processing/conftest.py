@@ -1,26 +1,7 @@
-"""Processors and what is known about them, built once for all tests of this folder."""
+"""The fixture of `tests.infos`, for the tests of this folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from tests.infos import GetInfo, get_info
 
-import pytest
-
-from lazymedia.models import processing_info
-from lazymedia.processing import ProcessingInfo
-from lazymedia.processing.info import ReturnTensors
-from lazymedia.testing.processors import Backend, make_processor
-
-GetInfo = Callable[..., ProcessingInfo]
-
-
-@cache
-def _info(family: str, return_tensors: ReturnTensors = "pt", backend: Backend | None = None) -> ProcessingInfo:
-    return processing_info(make_processor(family, backend=backend), return_tensors=return_tensors)
-
-
-@pytest.fixture(scope="session")
-def get_info() -> GetInfo:
-    """``get_info(family, return_tensors="pt", backend=None)``; equal arguments give the same object."""
-    return _info
+__all__ = ["GetInfo", "get_info"]
