@@ -6,7 +6,9 @@
 * `container`: a demuxer chosen from the bytes and shut off from everything else; `tables` holds an MP4's claims against
   its bytes first
 * `index`: where frames lie, learnt from packets; `index_cache` keeps that
-* `reader`: the wanted frames and no others; `frames` turns one upright and converts it
+* `backends`: what decodes a payload
+* `reader`: the wanted frames and no others; `frames` turns one upright and converts it; `torchcodec_reader`:
+  the same by torchcodec
 * `stretches`: which packets the wanted frames need
 * `side_by_side`: several parts of one video at once
 * `taken`: the array that a decode fills

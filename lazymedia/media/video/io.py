@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.media import system_ffmpeg
 from lazymedia.media.io import MediaIO
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec, derive_media_key, shared_payload_digest
 from lazymedia.media.stopping import checkpoint
-from lazymedia.media.video import jpeg_sequence
+from lazymedia.media.video import backends, jpeg_sequence
+from lazymedia.media.video.backends import BACKENDS
 from lazymedia.media.video.container import identify
 from lazymedia.media.video.faults import blamed_on_payload, refused
 from lazymedia.media.video.index_cache import PacketIndexCache
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
 
 Video: TypeAlias = "tuple[npt.NDArray[np.uint8], VideoMetadata]"
 """Frames, uint8 (N, H, W, 3), RGB and upright, and what is known of them."""
-
-BACKENDS: Final = ("pyav",)
-"""What can decode a video."""
 
 DEFAULT_FRAMES: Final = 32
 """Frames that "uniform" takes where neither a number nor a rate is given."""
@@ -64,7 +63,9 @@ class VideoMediaIO(MediaIO[Video]):
         min_frames: Lower bound where a rate decides how many.
         max_frames: Upper bound where a rate decides how many.
         frame_multiple: With "fps", the number is rounded down to a multiple of this.
-        video_backend: "pyav", or None for the default, which is that.
+        video_backend: "pyav"; or "torchcodec" for MP4, MOV, Matroska and WebM, which gives the same frames by the
+            system's FFmpeg. Everything else is then still decoded by PyAV, and so its reference's spec says. "auto" and
+            None mean "pyav". A request cannot choose "torchcodec" where the operator has not.
         index_cache: Where packet indexes are kept, so that a second decode of a payload does not read all its packets
             again. May be shared by any number of decoders. None keeps none.
         decoder_threads: Threads of one decode, each over its own part of the video. More than one pay where cores
@@ -73,6 +74,8 @@ class VideoMediaIO(MediaIO[Video]):
 
     Raises:
         ValueError: A setting that is not one of these.
+        ImportError: torchcodec is asked for and not installed. Whether it can be loaded is found out by
+            `load_bytes_ref`, before it makes a key.
         UnprocessableMediaError: More frames than `Limits.max_video_frames` are asked for.
     """
 
@@ -96,9 +99,7 @@ class VideoMediaIO(MediaIO[Video]):
         self._limits = DEFAULT_LIMITS if limits is None else limits
         self._cache = index_cache
         self._threads = _count("decoder_threads", decoder_threads)
-        self._backend = "pyav" if video_backend is None else video_backend
-        if self._backend not in BACKENDS:
-            raise ValueError(f"video_backend must be one of {', '.join(BACKENDS)}")
+        self._backend = backends.configured(video_backend)
         wants_all = num_frames == -1 and type(num_frames) is int
         self._policy = ("all" if wants_all else "uniform") if sampling is None else sampling
         if self._policy not in tuple(POLICIES):  # which asks nothing to be hashable
@@ -137,6 +138,7 @@ class VideoMediaIO(MediaIO[Video]):
         """As `MediaIO.merge_kwargs`; besides, a request that names one of ``num_frames`` and ``fps`` alone removes the
         other from the defaults.
         """
+        system_ffmpeg.refuse_wish("video_backend", default, runtime, cls.modality)
         default, runtime = dict(default or {}), dict(runtime or {})
         for one, other in (("num_frames", "fps"), ("fps", "num_frames")):
             if one in runtime and other not in runtime:
@@ -146,19 +148,23 @@ class VideoMediaIO(MediaIO[Video]):
     def load_bytes_ref(self, data: bytes) -> MediaRef[Video]:
         """A reference to a video. Takes its key; opens and decodes nothing, and does not load PyAV.
 
+        Its spec names the backend that will decode. torchcodec is loaded, if it is that.
+
         The memory that decoding takes is estimated for an MP4 of which a number of frames is wanted.
 
         Raises:
             PayloadTooLargeError: More bytes than `Limits.max_video_bytes`.
             UnprocessableMediaError: Tables of an MP4 claim more than the payload can hold.
+            ImportError: torchcodec is to decode it and cannot be loaded. The operator's fault.
         """
         self._check_size(len(data))
         decoded_bytes = self._estimate(data)
+        spec = self._spec.extend(video_backend=backends.resolve(self._backend, data))
         if self._cache is None:
-            return MediaRef(partial(self.load_bytes, data), data, self._spec, decoded_bytes=decoded_bytes)
+            return MediaRef(partial(self.load_bytes, data), data, spec, decoded_bytes=decoded_bytes)
         with shared_payload_digest(data):  # one reading for the key and for the index's
             digest = derive_media_key(data, _BY_PAYLOAD)
-            return MediaRef(partial(self._load, data, digest), data, self._spec, decoded_bytes=decoded_bytes)
+            return MediaRef(partial(self._load, data, digest), data, spec, decoded_bytes=decoded_bytes)
 
     def _estimate(self, data: bytes) -> int | None:
         if identify(data) != "mov":
@@ -197,12 +203,11 @@ class VideoMediaIO(MediaIO[Video]):
 
     def _load(self, data: bytes, digest: bytes | None) -> Video:
         checkpoint()
-        from lazymedia.media.video.reader import reading
+        backend = backends.resolve(self._backend, data)
+        with backends.reading(backend, data, self._limits, threads=self._threads) as reader:
+            return self._read(reader, digest, backend)
 
-        with reading(data, self._limits, threads=self._threads) as reader:
-            return self._read(reader, digest)
-
-    def _read(self, reader: Reader, digest: bytes | None) -> Video:
+    def _read(self, reader: Reader, digest: bytes | None, backend: str) -> Video:
         index = None if self._cache is None or digest is None else self._cache.get(digest)
         if index is None:
             with blamed_on_payload("the video's packets cannot be read"):
@@ -221,7 +226,7 @@ class VideoMediaIO(MediaIO[Video]):
             timestamps=[times[rank] for rank in loaded],
             width=frames.shape[2],
             height=frames.shape[1],
-            video_backend=self._backend,
+            video_backend=backend,
             do_sample_frames=loaded == list(range(index.total)),
         )
 
