@@ -13,6 +13,8 @@ whatever a payload names.
 from __future__ import annotations
 
 import importlib.util
+import threading
+import warnings
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -35,6 +37,8 @@ _STREAMS: Final = frozenset(
 )
 """Codecs that a container may hold beside the track that is decoded, besides every ``pcm_``: FFmpeg tries their
 decoders when it opens one."""
+
+_silencing = threading.Lock()
 
 
 def require_installed() -> None:
@@ -60,6 +64,26 @@ def load() -> Any:
     if not hasattr(decoders, "VideoPacketDecoder"):
         raise ImportError(f"torchcodec {torchcodec.__version__} is too old, 0.17 is needed: {_INSTALL}")
     return decoders
+
+
+def open_track(data: bytes, number: int) -> tuple[Any, Any]:
+    """A demuxer of torchcodec's for one track of a payload that `is_certain`, and that track.
+
+    Raises:
+        ImportError: As `load`.
+        Exception: torchcodec's own, where the payload cannot be opened or has no such track.
+    """
+    decoders = load()
+    import torch
+
+    # torch warns, once, of memory that may not be written to. torchcodec would silence it likewise, in any thread at
+    # any time, and two threads that do so at once leave the process's filters changed.
+    with _silencing, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        tensor = torch.frombuffer(data, dtype=torch.uint8)
+    demuxer = decoders.Demuxer(tensor, streams=number)
+    (track,) = demuxer.streams
+    return demuxer, track
 
 
 def refuse_wish(
@@ -141,4 +165,4 @@ _CHECKS: Final[Mapping[str, Callable[[bytes], bool]]] = MappingProxyType(
     {"mov": _is_mov, "matroska": _is_matroska, "wav": _is_wav, "flac": _is_flac, "ogg": _is_ogg}
 )
 
-__all__ = ["NAME", "is_certain", "load", "other_codec", "refuse_wish", "require_installed"]
+__all__ = ["NAME", "is_certain", "load", "open_track", "other_codec", "refuse_wish", "require_installed"]

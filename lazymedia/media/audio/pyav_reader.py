@@ -9,19 +9,20 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
 import av
-import numpy as np
 from av.error import InvalidDataError
 from av.error import MemoryError as FFmpegMemoryError
 from av.stream import Discard
 
 from lazymedia.limits import Limits
+from lazymedia.media import system_ffmpeg
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
 from lazymedia.media.audio.formats import Format
-from lazymedia.media.audio.samples import BLOCK, Samples
+from lazymedia.media.audio.samples import BLOCK, Samples, to_floats
 from lazymedia.media.audio.source import Source
 from lazymedia.media.stopping import checkpoint
 
@@ -48,11 +49,36 @@ _DEMUXER_OPTIONS: Final = {
     "max_streams": "64",
 }
 
-_SCALES: Final = {"u8": 2.0**-7, "s16": 2.0**-15, "s32": 2.0**-31, "s64": 2.0**-63, "flt": 1.0, "dbl": 1.0}
-"""What turns a sample into one within ±1, by FFmpeg's sample format; the powers of two that libsndfile uses."""
-
 _UNDECODABLE_START: Final = 64
 """Packets that a recording which may begin anywhere can lose before its first whole frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """The track of a payload that would be decoded, for another library to find it.
+
+    Attributes:
+        number: Its place in the container.
+        codec: FFmpeg's name of what it is coded in.
+        other_codec: As `lazymedia.media.system_ffmpeg.other_codec`.
+    """
+
+    number: int
+    codec: str
+    other_codec: str | None
+
+
+def judge(data: bytes, kind: Format, limits: Limits) -> Track:
+    """Open a payload, hold its header against the limits, and decode nothing.
+
+    Raises:
+        UnprocessableMediaError: As far as a header tells, what `open_source` raises. No cause.
+        Exception: PyAV's own, where the payload is damaged.
+    """
+    with _open(data, kind) as container:
+        stream = _judged(container, kind, limits)
+        codec = stream.codec_context.codec.canonical_name
+        return Track(stream.index, codec, system_ffmpeg.other_codec(container))
 
 
 @contextmanager
@@ -75,10 +101,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
         Exception: PyAV's own, where the payload is damaged.
     """
     with _open(data, kind) as container:
-        stream = _choose(container)
-        _check_header(stream, limits)
-        if kind.declared_length and stream.duration is not None and stream.time_base is not None and stream.rate:
-            check_length(int(stream.duration * stream.time_base * stream.rate), stream.rate, 1, limits)
+        stream = _judged(container, kind, limits)
         for other in container.streams:
             if other.index != stream.index:
                 other.discard = Discard.all
@@ -118,11 +141,15 @@ def _choose(container: Any) -> Any:
     return stream
 
 
-def _check_header(stream: Any, limits: Limits) -> None:
-    """The limits on rate and channels, where the container's header already tells them."""
+def _judged(container: Any, kind: Format, limits: Limits) -> Any:
+    """The track, within the limits on rate, channels and length where the container's header already tells them."""
+    stream = _choose(container)
     context = stream.codec_context
     if context.sample_rate and context.layout.nb_channels:
         check_layout(context.sample_rate, context.layout.nb_channels, limits)
+    if kind.declared_length and stream.duration is not None and stream.time_base is not None and stream.rate:
+        check_length(int(stream.duration * stream.time_base * stream.rate), stream.rate, 1, limits)
+    return stream
 
 
 def _runs(container: Any, stream: Any, kind: Format) -> Iterator[list[Any]]:
@@ -162,18 +189,10 @@ def _blocks(runs: Iterator[list[Any]], shape: tuple[int, int, str]) -> Iterator[
 
 def _floats(frame: Any, channels: int) -> Samples:
     """The samples of a frame as (channels, N). Packed formats come as one row of all channels in turn."""
-    name = frame.format.name
     array = frame.to_ndarray()
     if frame.format.is_packed:
         array = array.reshape(-1, channels).T
-    kind = name.removesuffix("p")
-    scale = _SCALES.get(kind)
-    if scale is None:
-        raise refused(f"samples of type {kind} are not decoded")
-    floats: Samples = array.astype(np.float32, copy=False)
-    if kind == "u8":
-        return (floats - np.float32(128)) * np.float32(scale)
-    return floats if scale == 1.0 else floats * np.float32(scale)
+    return to_floats(array)
 
 
-__all__ = ["open_source"]
+__all__ = ["Track", "judge", "open_source"]

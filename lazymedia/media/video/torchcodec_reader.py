@@ -145,8 +145,7 @@ class _Track:
         self._open()
 
     def _open(self) -> None:
-        self._demuxer = system_ffmpeg.load().Demuxer(self._data, streams=self._number)
-        (stream,) = self._demuxer.streams
+        self._demuxer, stream = system_ffmpeg.open_track(self._data, self._number)
         if stream.metadata.media_type != "video" or stream.metadata.codec != self._codec:
             raise refused("torchcodec finds another video in the payload than PyAV")
         self._check_times(stream.scan().pts_seconds.numpy())
@@ -214,7 +213,8 @@ class _Track:
         if _plain(raw.pixel_format) != self._format or colours != self._colours:
             raise refused("the colours of the video's frames are stored in different ways")
         for plane, samples in zip(frame.planes, self._in_order(raw.planes), strict=True):
-            rows = np.frombuffer(plane, dtype=np.uint8).reshape(-1, plane.line_size)
+            buffer: Any = plane  # the stubs do not tell that it is one
+            rows = np.frombuffer(buffer, dtype=np.uint8).reshape(-1, plane.line_size)
             stored = samples.numpy().view(np.uint8)
             rows[: plane.height, : stored.shape[1]] = stored
         frame.pts = pts
