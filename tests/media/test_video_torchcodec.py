@@ -214,7 +214,10 @@ def test_limits_hold(limits: Limits, words: str) -> None:
 def test_a_track_of_a_codec_that_is_not_known_keeps_torchcodec_away() -> None:
     """FFmpeg tries the decoder of every track when it opens a container."""
     buffer = io.BytesIO()
-    with av.open(buffer, "w", format="matroska") as output, av.open(io.BytesIO(make_video(5, b_frames=0))) as source:
+    with (
+        av.open(buffer, "w", format="matroska") as output,
+        av.open(io.BytesIO(make_video(5, b_frames=0)), "r") as source,
+    ):
         target = output.add_stream_from_template(source.streams.video[0])
         noise: Any = output.add_stream("tta", rate=48_000)
         for packet in source.demux(video=0):

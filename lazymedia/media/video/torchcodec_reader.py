@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
     from lazymedia.media.video.frames import Pixels
     from lazymedia.media.video.index import PacketIndex
     from lazymedia.media.video.taken import Taken
+
+_Frames: TypeAlias = "Iterator[tuple[int | None, Any]]"
+"""torchcodec's frames, each with its time in ticks; None for a time that the index does not know."""
+
+_REORDERED: Final = 16
+"""Frames that a decoder holds back at most, to bring others before them (ITU-T H.264, A.3.1; H.265, A.4.2)."""
 
 _TRANSFERS: Final = {"smpte2084": 16, "arib-std-b67": 18}
 """FFmpeg's names of what `check_transfer` refuses."""
@@ -94,32 +101,37 @@ class Reader(reader.Reader):
         frames = None if time is None else self._track.from_time(time * index.tick)
         if frames is None:
             return False
-        for pts, raw in frames:
+        first = index.pts[min(stretch.wanted.values())]
+        for pts, raw in self._counted(frames):
             position = index.key_at(pts)
             if position is not None and position <= stretch.start:
-                self._take(pts, raw, stretch, index, taken)
-                self._walk(frames, stretch, index, taken)
+                self._walk(chain([(pts, raw)], frames), stretch, index, taken)
                 return True
-            if pts is not None and pts >= index.pts[min(stretch.wanted.values())]:
+            if pts is not None and pts >= first:
                 return False
         return False
 
-    def _walk(
-        self, frames: Iterator[tuple[int | None, Any]], stretch: Stretch, index: PacketIndex, taken: Taken
-    ) -> None:
-        last = index.pts[max(stretch.wanted.values())]
-        for pts, raw in frames:
-            self._take(pts, raw, stretch, index, taken)
-            if (pts is not None and pts >= last) or not taken.missing:
+    def _walk(self, frames: _Frames, stretch: Stretch, index: PacketIndex, taken: Taken) -> None:
+        """Offer what the stretch wants, until that is all there or cannot come any more."""
+        assert self._track is not None
+        wanted = set(stretch.wanted.values())
+        last, behind = index.pts[max(wanted)], 0
+        for pts, raw in self._counted(frames):
+            rank = index.rank_of(pts)
+            if rank in wanted:
+                taken.offer(self._track.fill(raw, pts))
+                wanted.remove(rank)
+            behind += pts is not None and pts > last
+            if not wanted or behind > _REORDERED:
                 return
 
-    def _take(self, pts: int | None, raw: Any, stretch: Stretch, index: PacketIndex, taken: Taken) -> None:
-        assert self._track is not None
-        self.decoded += 1
-        if self.decoded > self._limits.max_video_walk_frames:
-            raise refused(f"{self._limits.max_video_walk_frames} frames of a video may be decoded")
-        if index.rank_of(pts) in stretch.wanted.values():
-            taken.offer(self._track.fill(raw, pts))
+    def _counted(self, frames: _Frames) -> _Frames:
+        """The same frames; an end to what a container costs that lands far from where it was sent."""
+        for pts, raw in frames:
+            self.decoded += 1
+            if self.decoded > 2 * self._limits.max_video_walk_frames:
+                raise refused("far more frames would have to be decoded than those that are wanted depend on")
+            yield pts, raw
 
     def _may_walk(self, stretch: Stretch) -> bool:
         return self.decoded + stretch.stop < self._limits.max_video_walk_frames
@@ -160,14 +172,14 @@ class _Track:
         if not same or (self._codec not in _HIDING and len(found) != len(expected)):
             raise refused("torchcodec finds frames at other times than PyAV")
 
-    def from_head(self) -> Iterator[tuple[int | None, Any]]:
-        """Frames from the first one on, each with its time in ticks; None for one that the index does not know."""
+    def from_head(self) -> _Frames:
+        """Frames from the first one on."""
         if not self._fresh:
             self._open()
         self._fresh = False
         return self._frames()
 
-    def from_time(self, seconds: float) -> Iterator[tuple[int | None, Any]] | None:
+    def from_time(self, seconds: float) -> _Frames | None:
         """Frames from a key frame on, as far as the container finds it. None where it cannot seek."""
         self._fresh = False
         try:
@@ -177,7 +189,7 @@ class _Track:
         self._decoder.reset()
         return self._frames()
 
-    def _frames(self) -> Iterator[tuple[int | None, Any]]:
+    def _frames(self) -> _Frames:
         while True:
             checkpoint()
             try:
