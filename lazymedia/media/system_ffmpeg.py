@@ -124,13 +124,19 @@ def other_codec(container: Any) -> str | None:
     return None
 
 
+_NO_MOVIES: Final = frozenset(
+    {b"jp2 ", b"jpx ", b"jxl ", b"mif1", b"msf1", b"heic", b"heix", b"hevc", b"hevx", b"avif", b"avis"}
+)
+"""Brands with which an ISO file is something else. FFmpeg reads HEIF and AVIF from release 7 on, and not all of it."""
+
+
 def _is_mov(head: bytes) -> bool:
     """A first box of a known type and of a size it can have; unless that is JPEG 2000 or JPEG XL, or the movie says
-    that its track is an MPEG stream, for both of which FFmpeg's score is 5.
+    that its track is an MPEG stream, for both of which FFmpeg's score is 5; or pictures.
     """
     if int.from_bytes(head[:4], "big") < 8 or head[4:8] not in {b"ftyp", b"moov", b"mdat"}:
         return False
-    return head[8:12] not in {b"jp2 ", b"jpx ", b"jxl "} and b"mhlrMPEG" not in head
+    return head[8:12] not in _NO_MOVIES and b"mhlrMPEG" not in head
 
 
 def _is_matroska(head: bytes) -> bool:

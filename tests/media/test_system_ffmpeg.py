@@ -43,6 +43,7 @@ UNCERTAIN = {
     "nothing": (b"", "mov"),
     "MP4 as Matroska": (MP4, "matroska"),
     "a movie that says it is an MPEG stream": (MP4[:32] + b"....moovhdlr....mhlrMPEG" + SDP + MP4[32:], "mov"),
+    "HEIF": (MP4[:8] + b"heix" + MP4[12:], "mov"),
     "JPEG 2000": (MP4[:8] + b"jp2 " + MP4[12:], "mov"),
     "a first box of no size": (b"\0\0\0\0" + MP4[4:], "mov"),
     "a first box of a size it cannot have": (b"\0\0\0\7" + MP4[4:], "mov"),

@@ -15,6 +15,7 @@ import pytest
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.media import system_ffmpeg
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.media.video import PacketIndexCache, VideoMediaIO
 from lazymedia.media.video.index import PacketIndex
@@ -250,6 +251,20 @@ def test_a_playlist_behind_the_magic_of_a_video_opens_nothing(
             by_torchcodec().load_bytes(data)
 
     assert bait.stat().st_atime == 1
+
+
+def test_a_stream_that_ffmpeg_takes_for_a_session_description_is_pyavs() -> None:
+    """SDP among the first packets: FFmpeg, left to itself, opens that (score 50) instead of the video behind it."""
+    packet = b"\x47\x1f\xff\x10" + PLAYLISTS["SDP"].encode().ljust(184, b"\xff")
+    data = (packet * 3).ljust(2200, b"\n") + make_video(30, container="ts", audio=True)
+
+    ref = by_torchcodec(num_frames=2).load_bytes_ref(data)
+    frames, metadata = ref.decode()
+
+    assert ref.spec.settings["video_backend"] == metadata.video_backend == "pyav"
+    assert read_frame_numbers(frames) == [0, 29]
+    with pytest.raises(RuntimeError, match="Could not open"):
+        system_ffmpeg.open_track(data, 0)
 
 
 def test_what_is_no_video_is_the_payloads_fault() -> None:
