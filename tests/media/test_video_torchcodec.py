@@ -110,13 +110,13 @@ def test_a_seek_lands_on_the_frame_that_is_wanted(container: str, options: dict[
 
         assert loaded == [rank]
         assert read_frame_number(frames[0]) == rank
-        assert reader.decoded < 60
+        assert reader.decoded <= 25, "two groups at most, and what it takes to see the first frame"
 
 
 def test_a_seek_that_lands_late_is_noticed_and_read_from_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     """The container is made to land at its last key frame."""
     data = make_video(60, gop=10)
-    monkeypatch.setattr(PacketIndex, "seek_time", lambda self, position: self.key_seeks[-1])
+    monkeypatch.setattr(PacketIndex, "key_time", lambda self, position: self.key_pts[-1])
 
     with reading(data, DEFAULT_LIMITS) as reader:
         frames, loaded = reader.read(reader.scan(), [25, 33])

@@ -120,9 +120,17 @@ class PacketIndex:
 
     def seek_time(self, position: int) -> int | None:
         """What to ask the container for so that it lands on a key frame; None where there is none."""
+        key = self._key(position)
+        return None if key is None else self.key_seeks[key]
+
+    def key_time(self, position: int) -> int | None:
+        """The display time of the key frame stored at ``position``; None where there is none."""
+        key = self._key(position)
+        return None if key is None else self.key_pts[key]
+
+    def _key(self, position: int) -> int | None:
         key = bisect_left(self.key_positions, position)
-        found = key < len(self.key_positions) and self.key_positions[key] == position
-        return self.key_seeks[key] if found else None
+        return key if key < len(self.key_positions) and self.key_positions[key] == position else None
 
 
 def packets_of(opened: Opened) -> Iterator[Packet[VideoStream]]:

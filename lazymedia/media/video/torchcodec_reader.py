@@ -97,7 +97,7 @@ class Reader(reader.Reader):
         if not stretch.start:
             self._walk(self._track.from_head(), stretch, index, taken)
             return True
-        time = index.seek_time(stretch.start)
+        time = index.key_time(stretch.start)  # torchcodec seeks by display times, as it does itself
         frames = None if time is None else self._track.from_time(time * index.tick)
         if frames is None:
             return False
