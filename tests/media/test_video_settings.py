@@ -199,9 +199,9 @@ def test_a_video_of_one_frame_is_a_video() -> None:
 def test_a_second_decode_of_a_payload_does_not_scan(monkeypatch: pytest.MonkeyPatch) -> None:
     scans: list[Opened] = []
 
-    def counted(opened: Opened, limits: Limits) -> PacketIndex:
+    def counted(opened: Opened) -> PacketIndex:
         scans.append(opened)
-        return scan(opened, limits)
+        return scan(opened)
 
     monkeypatch.setattr("lazymedia.media.video.reader.scan", counted)
     cache = PacketIndexCache()

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 from lazymedia.errors import LazyMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.audio import bounds, formats, header
+from lazymedia.media.audio.outline import outline
+from lazymedia.media.audio.resample import ResamplesMono
 from lazymedia.media.io import MediaIO
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
@@ -87,7 +90,13 @@ class AudioMediaIO(MediaIO[Clip]):
         decoded_bytes = None if samples is None else samples * bounds.SAMPLE_BYTES
         backend = self._backend or (None if kind is None else kind.backend)
         spec = DecodeSpec() if backend is None else DecodeSpec({"audio_backend": backend})
-        return MediaRef(partial(self.load_bytes, data), data, spec, decoded_bytes=decoded_bytes)
+        return MediaRef(
+            _ClipDecoder(self, data),
+            data,
+            spec,
+            decoded_bytes=decoded_bytes,
+            outline=partial(outline, data, self._limits),
+        )
 
     def load_bytes(self, data: bytes) -> Clip:
         """Decode a clip.
@@ -165,6 +174,24 @@ class AudioMediaIO(MediaIO[Clip]):
             yield mono
         if not total:
             raise bounds.refused("the audio holds no samples")
+
+
+@dataclass(frozen=True, slots=True)
+class _ClipDecoder:
+    """The decode of one clip, on its own or with what a model wants of it."""
+
+    media_io: AudioMediaIO
+    data: bytes
+
+    def __call__(self) -> Clip:
+        return self.media_io.load_bytes(self.data)
+
+    def through(self, transform: Callable[[Clip], Clip]) -> Callable[[], Clip] | None:
+        """Resampling on the way, so that the clip at its native rate never exists as a whole."""
+        if not isinstance(transform, ResamplesMono) or type(self.media_io).load_bytes is not AudioMediaIO.load_bytes:
+            return None
+        resampler = transform.for_mono
+        return None if resampler is None else partial(self.media_io.load_bytes_resampled, self.data, resampler)
 
 
 _Reader: TypeAlias = "Callable[[bytes, formats.Format, Limits], AbstractContextManager[Source]]"

@@ -21,6 +21,7 @@ from av.stream import Discard
 from lazymedia.limits import Limits
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
 from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.header import AudioHeader
 from lazymedia.media.audio.samples import BLOCK, Samples
 from lazymedia.media.audio.source import Source
 from lazymedia.media.stopping import checkpoint
@@ -77,8 +78,9 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     with _open(data, kind) as container:
         stream = _choose(container)
         _check_header(stream, limits)
-        if kind.declared_length and stream.duration is not None and stream.time_base is not None and stream.rate:
-            check_length(int(stream.duration * stream.time_base * stream.rate), stream.rate, 1, limits)
+        promised = _promised(stream, kind)
+        if promised is not None:
+            check_length(promised, stream.rate, 1, limits)
         for other in container.streams:
             if other.index != stream.index:
                 other.discard = Discard.all
@@ -91,6 +93,23 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
         # Only a decoded frame tells for certain: AAC with SBR has twice the rate of its header.
         check_layout(rate, channels, limits)
         yield Source(rate, channels, _blocks(chain((first,), runs), (rate, channels, first[0].format.name)))
+
+
+def read_header(data: bytes, kind: Format, limits: Limits) -> AudioHeader:
+    """What FFmpeg makes of a header, without a packet being decoded but those that opening looks into. The decode may
+    find another rate and other channels (AAC with SBR or PS). Raises as `open_source`.
+    """
+    with _open(data, kind) as container:
+        stream = _choose(container)
+        _check_header(stream, limits)
+        return AudioHeader(stream.rate, stream.codec_context.layout.nb_channels, _promised(stream, kind))
+
+
+def _promised(stream: Any, kind: Format) -> int | None:
+    """Samples per channel that the header promises, where its word is worth something."""
+    if not kind.declared_length or stream.duration is None or stream.time_base is None or not stream.rate:
+        return None
+    return int(stream.duration * stream.time_base * stream.rate)
 
 
 def _open(data: bytes, kind: Format) -> Any:
@@ -176,4 +195,4 @@ def _floats(frame: Any, channels: int) -> Samples:
     return floats if scale == 1.0 else floats * np.float32(scale)
 
 
-__all__ = ["open_source"]
+__all__ = ["open_source", "read_header"]

@@ -17,6 +17,7 @@ import soundfile
 from lazymedia.limits import Limits
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
 from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.header import AudioHeader
 from lazymedia.media.audio.samples import BLOCK, Samples
 from lazymedia.media.audio.source import Source
 from lazymedia.media.stopping import checkpoint
@@ -67,14 +68,28 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
         UnprocessableMediaError: Over a limit, or a format or codec that is not read here. No cause.
         Exception: soundfile's own, where the payload is damaged.
     """
+    with _opened(data, kind, limits) as (file, told):
+        promised = told.samples or 0
+        yield Source(told.rate, told.channels, _blocks(file, told.channels, promised if kind.name == "FLAC" else 0))
+
+
+def read_header(data: bytes, kind: Format, limits: Limits) -> AudioHeader:
+    """What libsndfile makes of a header, without a sample being decoded. Raises as `open_source`."""
+    with _opened(data, kind, limits) as (_, told):
+        return told
+
+
+@contextmanager
+def _opened(data: bytes, kind: Format, limits: Limits) -> Iterator[tuple[soundfile.SoundFile, AudioHeader]]:
     with _Linear(_Payload(data)) as file:
         if file.format not in kind.sndfile or file.subtype not in _SUBTYPES:
             raise refused(f"{file.subtype} in {file.format} is not decoded")
         rate, channels, promised = int(file.samplerate), int(file.channels), int(file.frames)
         check_layout(rate, channels, limits)
-        if kind.declared_length and promised < _UNKNOWN:
+        known = kind.declared_length and promised < _UNKNOWN
+        if known:
             check_length(promised, rate, channels, limits)
-        yield Source(rate, channels, _blocks(file, channels, promised if kind.name == "FLAC" else 0))
+        yield file, AudioHeader(rate, channels, promised if known else None)
 
 
 def _blocks(file: soundfile.SoundFile, channels: int, promised: int) -> Iterator[Samples]:
@@ -94,8 +109,8 @@ def _blocks(file: soundfile.SoundFile, channels: int, promised: int) -> Iterator
             break
         total += count
         yield buffer[:count].T
-    if total < promised < _UNKNOWN:
+    if total < promised:
         raise EOFError(f"{total} samples where the header promises {promised}")
 
 
-__all__ = ["open_source"]
+__all__ = ["open_source", "read_header"]

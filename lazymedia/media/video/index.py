@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from av.packet import Packet
     from av.video.stream import VideoStream
 
-    from lazymedia.limits import Limits
     from lazymedia.media.video.container import Opened
 
 _WITHOUT_TIMES: Final = frozenset({"avi"})
@@ -142,12 +141,11 @@ def packets_of(opened: Opened) -> Iterator[Packet[VideoStream]]:
         return  # a truncated container; what came before the cut stands
 
 
-def scan(opened: Opened, limits: Limits) -> PacketIndex:
+def scan(opened: Opened) -> PacketIndex:
     """Read every packet of the stream and decode none: about 5 µs each.
 
     Raises:
-        UnprocessableMediaError: No packet, more of them than `MAX_SAMPLES`, or a video longer than
-            `Limits.max_video_seconds`.
+        UnprocessableMediaError: No packet, or more of them than `MAX_SAMPLES`.
         DecodeStopped: The request was cancelled.
     """
     found = _Found(timed=opened.kind not in _WITHOUT_TIMES)
@@ -157,10 +155,7 @@ def scan(opened: Opened, limits: Limits) -> PacketIndex:
         found.add(packet, opened)
     if not found.shown:
         raise refused("the video holds no frame that can be read")
-    index = found.finish(opened.stream)
-    if index.duration > limits.max_video_seconds:
-        raise refused(f"a video may last {limits.max_video_seconds:g} seconds at most")
-    return index
+    return found.finish(opened.stream)
 
 
 @dataclass(slots=True)

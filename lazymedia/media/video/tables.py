@@ -103,4 +103,26 @@ def display_size(data: bytes) -> tuple[int, int] | None:
     return (width, height) if width and height else None
 
 
-__all__ = ["MAX_SAMPLES", "check_tables", "display_size"]
+def display_matrix(data: bytes, track: int) -> tuple[int, ...] | None:
+    """The nine numbers by which an MP4 has a track turned; None where its headers do not tell, or turn the whole movie
+    besides. ISO/IEC 14496-12, 8.2.2 and 8.3.2.
+    """
+    found = None
+    for kind, body, end in _walk(data):
+        if kind == b"mvhd" and end - body >= 100 and _matrix(data, end - 64) != _UNTURNED:
+            return None
+        if kind == b"tkhd" and end - body >= 84:
+            at = body + (20 if data[body] == 1 else 12)  # version 1 has longer times before it
+            if struct.unpack_from(">I", data, at)[0] == track:
+                found = _matrix(data, end - 44)
+    return found
+
+
+_UNTURNED: Final = (1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
+
+
+def _matrix(data: bytes, start: int) -> tuple[int, ...]:
+    return struct.unpack_from(">9i", data, start)
+
+
+__all__ = ["MAX_SAMPLES", "check_tables", "display_matrix", "display_size"]
