@@ -137,6 +137,11 @@ def test_a_payload_over_the_limit_is_refused_unread() -> None:
         ({"fps": 2, "num_frames": 8}, {"num_frames": 16}, {"num_frames": 16}),
         ({"fps": 2}, {"num_frames": 16, "fps": 1}, {"num_frames": 16, "fps": 1}),
         ({"fps": 2}, {"sampling": "all"}, {"fps": 2, "sampling": "all"}),
+        ({"sampling": "qwen3_vl", "fps": 2}, {"num_frames": 16}, {"sampling": "qwen3_vl", "num_frames": 16}),
+        ({"sampling": "glm4v", "fps": 2}, {"num_frames": 16}, {"num_frames": 16}),
+        ({"sampling": "glm4v", "fps": 2}, {"fps": 1}, {"sampling": "glm4v", "fps": 1}),
+        ({"sampling": "all"}, {"fps": 1}, {"fps": 1}),
+        ({"sampling": "all"}, {"fps": 1, "sampling": "all"}, {"fps": 1, "sampling": "all"}),
         (None, None, {}),
     ],
 )

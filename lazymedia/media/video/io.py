@@ -23,7 +23,7 @@ from lazymedia.media.video.container import identify
 from lazymedia.media.video.faults import blamed_on_payload, refused
 from lazymedia.media.video.index_cache import IndexSource, PacketIndexCache
 from lazymedia.media.video.metadata import VideoMetadata
-from lazymedia.media.video.sampling import POLICIES, Clip, Request
+from lazymedia.media.video.sampling import POLICIES, READS, Clip, Request
 from lazymedia.media.video.tables import check_tables, display_size
 
 if TYPE_CHECKING:
@@ -135,12 +135,14 @@ class VideoMediaIO(MediaIO[Video]):
     @classmethod
     def merge_kwargs(cls, default: Mapping[str, Any] | None, runtime: Mapping[str, Any] | None) -> dict[str, Any]:
         """As `MediaIO.merge_kwargs`; besides, a request that names one of ``num_frames`` and ``fps`` alone removes the
-        other from the defaults.
+        other from the defaults, and a default ``sampling`` that would not read what it names.
         """
         default, runtime = dict(default or {}), dict(runtime or {})
         for one, other in (("num_frames", "fps"), ("fps", "num_frames")):
             if one in runtime and other not in runtime:
                 default.pop(other, None)
+                if one not in READS.get(str(default.get("sampling")), (one,)):
+                    del default["sampling"]
         return super().merge_kwargs(default, runtime)
 
     def load_bytes_ref(self, data: bytes) -> MediaRef[Video]:
