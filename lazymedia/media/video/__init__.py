@@ -10,7 +10,8 @@
 * `stretches`: which packets the wanted frames need
 * `side_by_side`: several parts of one video at once
 * `taken`: the array that a decode fills
-* `jpeg_sequence`: videos that come as pictures
+* `jpeg_sequence`: videos that come as pictures; `picture_sequence`: those of a format for pictures, such as animated
+  WebP, whose chunks `webp_chunks` reads
 * `faults`: what a video's own fault looks like
 
 Importing this loads neither PyAV nor numpy.

@@ -99,7 +99,10 @@ def open_video(data: bytes, limits: Limits) -> Iterator[Opened]:
     """
     kind = identify(data)
     if kind is None:
-        raise refused("not a supported video format (supported: MP4, MOV, Matroska, WebM, AVI, MPEG-TS, FLV, Ogg, GIF)")
+        raise refused(
+            "not a supported video format"
+            " (supported: MP4, MOV, Matroska, WebM, AVI, MPEG-TS, FLV, Ogg, GIF, WebP, AVIF)"
+        )
     if kind == "mov":
         check_tables(data)
     import av

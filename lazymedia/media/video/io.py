@@ -18,7 +18,7 @@ from lazymedia.media.kept import owners_store
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec, shared_payload_digest
 from lazymedia.media.stopping import checkpoint
-from lazymedia.media.video import jpeg_sequence
+from lazymedia.media.video import jpeg_sequence, picture_sequence
 from lazymedia.media.video.container import identify
 from lazymedia.media.video.faults import blamed_on_payload, refused
 from lazymedia.media.video.index_cache import IndexSource, PacketIndexCache
@@ -63,7 +63,8 @@ class VideoMediaIO(MediaIO[Video]):
         min_frames: Lower bound where a rate decides how many.
         max_frames: Upper bound where a rate decides how many.
         frame_multiple: With "fps", the number is rounded down to a multiple of this.
-        video_backend: "pyav", or None for the default, which is that.
+        video_backend: "pyav", or None for the default, which is that. Pictures sent as videos (WebP, a still AVIF) are
+            decoded by Pillow all the same.
         index_cache: Where packet indexes are kept, so that a second decode of a payload does not read all its packets
             again. May be shared by any number of decoders. None takes that of the connector which makes the reference;
             without a connector none is kept.
@@ -148,22 +149,32 @@ class VideoMediaIO(MediaIO[Video]):
     def load_bytes_ref(self, data: bytes) -> MediaRef[Video]:
         """A reference to a video. Takes its key; opens and decodes nothing, and does not load PyAV.
 
-        The memory that decoding takes is estimated for an MP4 of which a number of frames is wanted.
+        The memory that decoding takes is estimated for an MP4 or WebP of which a number of frames is wanted. The spec
+        of a WebP, or of a still AVIF, says ``{"video_backend": "pillow"}`` whatever was asked for.
 
         Raises:
             PayloadTooLargeError: More bytes than `Limits.max_video_bytes`.
-            UnprocessableMediaError: Tables of an MP4 claim more than the payload can hold.
+            UnprocessableMediaError: Tables of an MP4 claim more than the payload can hold, or the chunks of a WebP more
+                than is allowed.
         """
         self._check_size(len(data))
+        if picture_sequence.is_pictures(data, self._limits) and type(self).load_bytes is VideoMediaIO.load_bytes:
+            decoded_bytes = picture_sequence.check(data, self._limits, self._request.num_frames)
+            spec = self._spec.extend(video_backend=picture_sequence.BACKEND)
+            outline = partial(picture_sequence.outline, data, self._choose, self._limits)
+            return MediaRef(partial(self.load_bytes, data), data, spec, decoded_bytes=decoded_bytes, outline=outline)
         decoded_bytes = self._estimate(data)
         cache = owners_store(PacketIndexCache) if self._cache is None else self._cache
         with shared_payload_digest(data):  # one reading for the key and for the index's
             if type(self).load_bytes is not VideoMediaIO.load_bytes:  # a subclass's own way, of which nothing is known
                 return MediaRef(partial(self.load_bytes, data), data, self._spec, decoded_bytes=decoded_bytes)
             indexes = IndexSource.of(data, cache, self._limits)
-            outline = partial(self._outline, data, indexes)
             return MediaRef(
-                partial(self._load, data, indexes), data, self._spec, decoded_bytes=decoded_bytes, outline=outline
+                partial(self._load, data, indexes),
+                data,
+                self._spec,
+                decoded_bytes=decoded_bytes,
+                outline=partial(self._outline, data, indexes),
             )
 
     def _estimate(self, data: bytes) -> int | None:
@@ -203,6 +214,9 @@ class VideoMediaIO(MediaIO[Video]):
 
     def _load(self, data: bytes, indexes: IndexSource) -> Video:
         checkpoint()
+        if picture_sequence.is_pictures(data, self._limits):
+            with CORES.one():
+                return picture_sequence.decode(data, self._choose, self._limits)
         from lazymedia.media.video.reader import reading
 
         with CORES.one(), reading(data, self._limits, threads=self._threads) as reader:
