@@ -46,12 +46,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few rounds: shows that it runs, not how fast it is")
     parser.add_argument("--only", choices=tuple(TABLES), action="append", help="these tables only; may be repeated")
     parser.add_argument("--media", type=Path, help="where media are kept; the short form keeps none by default")
+    parser.add_argument("--long-rounds", type=int, help="rounds of videos and audio")
     arguments = parser.parse_args()
     arguments.rounds = 3 if arguments.quick else 15
-    arguments.video_rounds = arguments.audio_rounds = 1 if arguments.quick else 3
+    arguments.long_rounds = arguments.long_rounds or (1 if arguments.quick else 3)
     arguments.targets = Targets(judged=not arguments.quick)
     print(f"{arguments.backend}, {arguments.tensors} tensors, medians of {arguments.rounds} rounds;", end=" ")
-    print(f"of {arguments.video_rounds} for videos and audio\n")
+    print(f"of {arguments.long_rounds} for videos and audio\n")
     with contextlib.ExitStack() as stack:
         folder = arguments.media
         if folder is None and arguments.quick:

@@ -106,7 +106,7 @@ def one(arguments: Namespace, title: str, path: Path, *, aims: bool = False) -> 
     else:
         rows[OPENCV] = partial(opencv_frames, path, known.frames_indices)
     del frames
-    rounds = in_rounds(rows, arguments.video_rounds, once=(OPENCV,))
+    rounds = in_rounds(rows, arguments.long_rounds, once=(OPENCV,))
     rival = best(rounds, _TORCHCODEC) or "PyAV, a seek for each"
     print(
         table(
@@ -117,7 +117,7 @@ def one(arguments: Namespace, title: str, path: Path, *, aims: bool = False) -> 
         )
     )
     print(f"frames equal to torchcodec's, bit for bit: {'not compared' if same is None else 'yes' if same else 'NO'}")
-    print(f"scans of the packets in {arguments.video_rounds + 1} decodes with the index kept: {cache.scans}\n")
+    print(f"scans of the packets in {arguments.long_rounds + 1} decodes with the index kept: {cache.scans}\n")
     if aims:
         _aim(arguments, rounds, rival if rival in _TORCHCODEC else None, cache.scans)
 
@@ -161,7 +161,7 @@ def eight(arguments: Namespace, path: Path) -> None:
     if there:
         rows[rival] = lambda: at_once([partial(torchcodec_frames, data, wanted, 1)] * REQUESTS)
         works[rival] = "eight videos, torchcodec"
-    rounds = in_rounds(rows, arguments.video_rounds)
+    rounds = in_rounds(rows, arguments.long_rounds)
     growths = {name: grows(work, path) for name, work in works.items()}
     shown = [
         (*row, "" if held is None else f"{held:.2f}")
