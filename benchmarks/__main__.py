@@ -33,6 +33,7 @@ TABLES: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
     "hits": _on_the_loop(hits.run),
     "pictures": pictures.run,
     "videos": videos.run,
+    "eight-videos": videos.run_eight,
     "cancelling": cancelling.run,
     "audio": audio.run,
 }

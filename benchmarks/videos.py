@@ -147,8 +147,9 @@ def _held(growth: Growth | None) -> float | None:
     return None if growth is None else growth.grown / (growth.result + growth.payload)
 
 
-def eight(arguments: Namespace, path: Path) -> None:
+def run_eight(arguments: Namespace) -> None:
     """The table of eight requests at once."""
+    path = arguments.media.film()
     data = path.read_bytes()
     wanted = wanted_frames(data)
     rival = f"torchcodec, {REQUESTS} x 1 thread"
@@ -179,9 +180,8 @@ def eight(arguments: Namespace, path: Path) -> None:
 
 
 def run(arguments: Namespace) -> None:
-    """Every table."""
+    """A table for each video."""
     media = arguments.media
     one(arguments, "a minute of 180p H.264" if media.quick else "ten minutes of 1080p H.264", media.film(), aims=True)
-    eight(arguments, media.film())
     one(arguments, "180p HEVC" if media.quick else "720p HEVC", media.hevc())
     one(arguments, "a short 360p H.264 clip", media.clip())
