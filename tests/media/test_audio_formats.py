@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
+import soundfile
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media.audio import AudioMediaIO
@@ -124,6 +127,17 @@ def test_pcm_of_any_width_lies_within_one_and_keeps_its_loudness(subtype: str, b
 
     assert 0.48 < np.abs(samples).max() < 0.53
     assert abs(samples.mean()) < 0.02
+
+
+@pytest.mark.parametrize("format_", ["WAV", "AIFF", "FLAC"])
+def test_each_sample_of_16_bits_is_the_float_that_libsndfile_makes_of_it(format_: str) -> None:
+    every = np.arange(-32_768, 32_768, dtype=np.float32)[:, None] / np.float32(32_768)
+    clip = encode(every, 16_000, format=format_)
+
+    samples, _ = AudioMediaIO(audio_backend="soundfile").load_bytes(clip)
+
+    assert np.array_equal(samples, soundfile.read(io.BytesIO(clip), dtype="float32")[0])
+    assert np.array_equal(samples, every[:, 0])
 
 
 @pytest.mark.parametrize("backend", ["soundfile", "pyav"])

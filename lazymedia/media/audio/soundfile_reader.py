@@ -28,6 +28,9 @@ _SUBTYPES: Final = {
 }
 """Its codecs. GSM, G.72x, NMS and DWVW in a WAV or AIFF are nothing that a client sends in earnest."""
 
+_OF_16_BITS: Final = np.float32(2.0**-15)
+"""What turns a sample of 16 bits into one within ±1."""
+
 _UNKNOWN: Final = 1 << 40
 """Samples from which on a length stands for one that is not known; libsndfile then says 2^63 - 1."""
 
@@ -95,18 +98,24 @@ def _opened(data: bytes, kind: Format, limits: Limits) -> Iterator[tuple[soundfi
 def _blocks(file: soundfile.SoundFile, channels: int, promised: int) -> Iterator[Samples]:
     """Blocks until nothing comes any more, in one buffer.
 
+    Samples of 16 bits are read as such, and become the same floats here: of a WAV or AIFF, libsndfile then asks for a
+    whole block at a time and not for 8 KiB, each of which is a call into Python.
+
     Args:
         file: Opened.
         channels: Its.
         promised: Samples per channel without which the clip is truncated; 0 for as many as there are.
     """
     buffer = np.empty((BLOCK, channels), np.float32)
+    shorts = np.empty((BLOCK, channels), np.int16) if file.subtype == "PCM_16" else None
     total = 0
     while True:
         checkpoint()
-        count = len(file.read(out=buffer))
+        count = len(file.read(out=buffer if shorts is None else shorts))
         if count == 0:
             break
+        if shorts is not None:
+            np.multiply(shorts[:count], _OF_16_BITS, out=buffer[:count])
         total += count
         yield buffer[:count].T
     if total < promised:
