@@ -20,7 +20,8 @@ from av.stream import Discard
 
 from lazymedia.limits import Limits
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
-from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.formats import OGG, Format
+from lazymedia.media.audio.ogg import links_of
 from lazymedia.media.audio.samples import BLOCK, Samples
 from lazymedia.media.audio.source import Source
 from lazymedia.media.stopping import checkpoint
@@ -74,6 +75,9 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
             on the way. No cause.
         Exception: PyAV's own, where the payload is damaged.
     """
+    if kind == OGG and len(links_of(data)) > 1:
+        # FFmpeg would decode the second recording by the tables of the first, and call that sound.
+        raise refused("several recordings in one OGG are read by soundfile only")
     with _open(data, kind) as container:
         stream = _choose(container)
         _check_header(stream, limits)
