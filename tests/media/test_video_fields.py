@@ -46,7 +46,7 @@ def slice_(number: int, parity: int | None, *, number_bits: int = 4, planes: boo
 
 def told(parameters: bytes, *packets: bytes) -> list[bool]:
     pairs = FieldPairs(parameters)
-    return [pairs.is_second(memoryview(packet)) for packet in packets]
+    return [pairs.is_second(packet) for packet in packets]
 
 
 SEQUENCES = {
@@ -89,7 +89,7 @@ def test_frames_are_no_pairs_even_where_fields_are_allowed(*, interlaced: bool) 
     with av.open(io.BytesIO(data), "r") as container:
         pairs = FieldPairs(container.streams.video[0].codec_context.extradata or b"")
 
-        assert not any(pairs.is_second(memoryview(packet)) for packet in container.demux(video=0) if packet.size)
+        assert not any(pairs.is_second(packet) for packet in container.demux(video=0) if packet.size)
 
 
 @pytest.mark.parametrize("container", ["ts", "mp4"])

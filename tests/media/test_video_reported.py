@@ -39,6 +39,14 @@ ODD: dict[str, Callable[[], bytes]] = {
     "fields of MPEG-2": partial(
         make_video, 12, codec="mpeg2video", container="ts", options={"flags": "+ilme+ildct"}, b_frames=1
     ),
+    "fields of HEVC, each a frame": partial(
+        make_video,
+        12,
+        codec="libx265",
+        container="ts",
+        b_frames=0,
+        options={"x265-params": f"{videos.X265}:interlace=tff"},
+    ),
     "packed B-frames, AVI": partial(odd_clips.packed, 12),
     "Sorenson H.263, FLV, sound": partial(make_video, 12, codec="flv", container="flv", b_frames=0, audio=True),
     "H.264, FLV, sound": partial(make_video, 12, container="flv", audio=True),
@@ -108,16 +116,35 @@ def test_a_frame_of_two_fields_costs_two_packets_and_no_key_frame_before_its_own
     assert (index.packets, index.total, len(index.key_positions)) == (24, 12, 3)
 
 
-def test_half_a_frame_at_the_cut_of_a_download_is_one_frame() -> None:
-    whole = odd("fields, Matroska")
-    with av.open(io.BytesIO(whole), "r") as container:
-        packets = [bytes(packet) for packet in container.demux(video=0) if packet.size]
-    first_of_last = whole[: whole.rindex(packets[-1])]
+def without(data: bytes, container: str, *lost: int) -> bytes:
+    """The same video without some of its packets."""
+    buffer = io.BytesIO()
+    with (
+        av.open(io.BytesIO(data), "r") as source,
+        av.open(buffer, "w", format=CONTAINERS[container]) as output,
+    ):
+        stream = output.add_stream_from_template(source.streams.video[0])
+        packets = [packet for packet in source.demux(video=0) if packet.size]
+        for number, packet in enumerate(packets):
+            if number not in lost:
+                packet.stream = stream
+                output.mux(packet)
+    return buffer.getvalue()
 
-    frames, metadata = ALL.load_bytes(first_of_last)
 
-    assert metadata.total_num_frames in {11, 12}
-    assert read_frame_numbers(frames)[:11] == list(range(11))
+@pytest.mark.parametrize("lost", [(8,), (9,), (10,), (9, 10), (23,)])
+@pytest.mark.parametrize("container", ["ts", "mkv"])
+def test_a_field_that_was_lost_shifts_no_other_frame(container: str, lost: tuple[int, ...]) -> None:
+    """Its other half may be shown, left out or repeated; all others have their own numbers and times."""
+    data = without(odd_clips.in_fields(container=container), container, *lost)
+
+    frames, metadata = ALL.load_bytes(data)
+
+    assert metadata.total_num_frames == 12
+    assert read_frame_numbers(frames) == metadata.frames_indices
+    assert metadata.timestamps == pytest.approx([rank / 25 for rank in metadata.frames_indices], abs=0.022)
+    assert np.array_equal(frames, np.stack(videos.linear(data)))
+    assert {0, 1, 2, 3, 8, 9, 10} <= set(metadata.frames_indices)
 
 
 @pytest.mark.parametrize(

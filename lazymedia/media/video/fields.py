@@ -10,7 +10,11 @@ Syntax as in ITU-T H.264, 7.3.2.1.1 (sequence), 7.3.2.2 (picture), 7.3.3 (slice)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from av.packet import Packet
+    from av.video.stream import VideoStream
 
 _SLICES: Final = frozenset({1, 2, 5})
 _SEQUENCE, _PICTURE = 7, 8
@@ -75,11 +79,11 @@ class FieldPairs:
         for unit in units:
             self._learn(unit)
 
-    def is_second(self, packet: memoryview) -> bool:
+    def is_second(self, packet: Packet[VideoStream] | bytes) -> bool:
         """Whether this packet holds the other field of the frame that the packet before it began."""
         if not self._sequences and self._begun:
             return False  # frames are all that there is
-        head = bytes(packet[:_LOOK])
+        head = bytes(memoryview(packet)[:_LOOK])
         first, self._begun = not self._begun, True
         for unit in _behind_lengths(head, self._length_bytes) if self._length_bytes else _behind_start_codes(head):
             if first:

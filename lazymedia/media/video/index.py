@@ -182,7 +182,7 @@ class _Found:
 
     def add(self, packet: Packet[VideoStream], opened: Opened) -> None:
         position, self.packets = self.packets, self.packets + 1
-        if self.fields is not None and self.fields.is_second(memoryview(packet)):
+        if self.fields is not None and self.fields.is_second(packet):
             self._complete(packet, position)
             return
         pts = packet.pts
