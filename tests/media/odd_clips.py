@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -48,16 +48,20 @@ def muxed(
     rate: int = 48_000,
     start: int = 0,
     cover: bytes | None = None,
+    bit_rate: int | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> bytes:
     """Sound by PyAV: a codec, samples (N, 1) and a disposition for each track, all beginning ``start`` samples late.
 
-    And a JPEG as an attached picture, if there is one.
+    And a JPEG as an attached picture, if there is one; and options for the container.
     """
     buffer = io.BytesIO()
-    with av.open(buffer, "w", format=container) as output:
+    with av.open(buffer, "w", format=container, options=dict(options or {})) as output:
         streams: list[Any] = [output.add_stream(codec, rate=rate, layout="mono") for codec, _, _ in tracks]
         for stream, (_, _, disposition) in zip(streams, tracks):
             stream.disposition = av.stream.Disposition(disposition)
+            if bit_rate is not None:
+                stream.bit_rate = bit_rate
         packets = [
             packet for stream, track in zip(streams, tracks) for packet in _encoded(stream, track[1], rate, start)
         ]
@@ -103,13 +107,23 @@ def programs(*clips: bytes) -> bytes:
 
 
 def program(number: int, **options: Any) -> bytes:
-    """A transport stream that `programs` can put beside others."""
+    """A transport stream that `programs` can put beside others, of a video."""
+    return make_video(container="ts", container_options=_program_options(number), **options)
+
+
+def radio_program(number: int, samples: npt.NDArray[np.float32], bit_rate: int) -> bytes:
+    """Likewise, of sound alone."""
+    track = ("mp2", samples, 0)
+    return muxed(track, container="mpegts", bit_rate=bit_rate, options=_program_options(number))
+
+
+def _program_options(number: int) -> dict[str, str]:
     names = {
         "mpegts_service_id": number,
         "mpegts_pmt_start_pid": _table(number),
         "mpegts_start_pid": 0x100 + 0x10 * number,
     }
-    return make_video(container="ts", container_options={name: str(value) for name, value in names.items()}, **options)
+    return {name: str(value) for name, value in names.items()}
 
 
 def _table(number: int) -> int:

@@ -61,7 +61,8 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     """Decode the audio of a payload by FFmpeg.
 
     Of several audio tracks FFmpeg's best is taken: marked as default rather than not, then the one with more packets
-    and the higher bit rate, then the first. Pictures and video tracks are never decoded.
+    and the higher bit rate, then the first. Of several programs in one stream, it is taken from that of the video, if
+    there is any in it. Pictures and video tracks are never decoded.
 
     Where the container tells that a codec primed its decoder (an edit list, Opus pre-skip), those samples at the start
     are dropped, as FFmpeg does. Samples that pad the last frame stay: an AAC clip may be up to a frame longer than what
@@ -107,10 +108,7 @@ def _open(data: bytes, kind: Format) -> Any:
 
 
 def _choose(container: Any) -> Any:
-    try:
-        stream = container.streams.best("audio")
-    except (ValueError, IndexError):
-        stream = None
+    stream = _best(container, "audio", related=_best(container, "video")) or _best(container, "audio")
     if stream is None:
         raise refused("there is no audio track")
     context = stream.codec_context
@@ -120,6 +118,13 @@ def _choose(container: Any) -> Any:
     if name not in _CODECS and not name.startswith("pcm_"):
         raise refused(f"the audio codec {name} is not decoded")
     return stream
+
+
+def _best(container: Any, type_: str, related: Any = None) -> Any:
+    try:
+        return container.streams.best(type_, related=related)
+    except (ValueError, IndexError):
+        return None
 
 
 def _check_header(stream: Any, limits: Limits) -> None:
