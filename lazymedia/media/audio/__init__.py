@@ -3,6 +3,7 @@
 * `io`: `AudioMediaIO`, the decoder with its settings, references and identity
 * `formats`: which format a payload is, and which library reads it
 * `header`: what a WAV or FLAC says of itself; `outline`: what any clip does
+* `ogg`: the recordings that follow each other in one OGG
 * `bounds`: the limits on what a header, a decoder or a resampler may come to
 * `soundfile_reader`, `pyav_reader`: the two libraries, each from a payload to a `source`
 * `samples`: mono, and one array out of many blocks

@@ -20,8 +20,9 @@ from av.stream import Discard
 
 from lazymedia.limits import Limits
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
-from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.formats import OGG, Format
 from lazymedia.media.audio.header import AudioHeader
+from lazymedia.media.audio.ogg import links_of
 from lazymedia.media.audio.samples import BLOCK, Samples
 from lazymedia.media.audio.source import Source
 from lazymedia.media.stopping import checkpoint
@@ -61,7 +62,8 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     """Decode the audio of a payload by FFmpeg.
 
     Of several audio tracks FFmpeg's best is taken: marked as default rather than not, then the one with more packets
-    and the higher bit rate, then the first. Pictures and video tracks are never decoded.
+    and the higher bit rate, then the first. Of several programs in one stream, it is taken from that of the video, if
+    there is any in it. Pictures and video tracks are never decoded.
 
     Where the container tells that a codec primed its decoder (an edit list, Opus pre-skip), those samples at the start
     are dropped, as FFmpeg does. Samples that pad the last frame stay: an AAC clip may be up to a frame longer than what
@@ -75,6 +77,9 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
             on the way. No cause.
         Exception: PyAV's own, where the payload is damaged.
     """
+    if kind == OGG and len(links_of(data)) > 1:
+        # FFmpeg would decode the second recording by the tables of the first, and call that sound.
+        raise refused("several recordings in one OGG are read by soundfile only")
     with _open(data, kind) as container:
         stream = _choose(container)
         _check_header(stream, limits)
@@ -122,10 +127,7 @@ def _open(data: bytes, kind: Format) -> Any:
 
 
 def _choose(container: Any) -> Any:
-    try:
-        stream = container.streams.best("audio")
-    except (ValueError, IndexError):
-        stream = None
+    stream = _best(container, "audio", related=_best(container, "video")) or _best(container, "audio")
     if stream is None:
         raise refused("there is no audio track")
     context = stream.codec_context
@@ -135,6 +137,13 @@ def _choose(container: Any) -> Any:
     if name not in _CODECS and not name.startswith("pcm_"):
         raise refused(f"the audio codec {name} is not decoded")
     return stream
+
+
+def _best(container: Any, type_: str, related: Any = None) -> Any:
+    try:
+        return container.streams.best(type_, related=related)
+    except (ValueError, IndexError):
+        return None
 
 
 def _check_header(stream: Any, limits: Limits) -> None:

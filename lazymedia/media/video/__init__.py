@@ -5,7 +5,8 @@
 * `sampling`: which frames are wanted, one pure function for each policy
 * `container`: a demuxer chosen from the bytes and shut off from everything else; `tables` holds an MP4's claims against
   its bytes first
-* `index`: where frames lie, learnt from packets; `index_cache` keeps that
+* `index`: where frames lie, learnt from packets; `fields` tells which of them are halves of frames; `index_cache` keeps
+  that
 * `reader`: the wanted frames and no others; `frames` turns one upright and converts it
 * `stretches`: which packets the wanted frames need
 * `side_by_side`: several parts of one video at once
