@@ -121,3 +121,37 @@ def test_a_parser_with_other_settings_gives_other_identities() -> None:
 def test_settings_that_cannot_be_are_refused_when_the_parser_is_made(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="target_"):
         MultiModalDataParser(**settings)
+
+
+@pytest.mark.parametrize("scheme", ["http", "file", "data"])
+async def test_a_connector_keeps_packet_indexes_for_decoders_that_have_no_cache(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request has a decoder of its own, with settings of its own; the packets are read once."""
+    from lazymedia.media.video import index, reader
+
+    (tmp_path / "clip").write_bytes(CLIP)
+    scans: list[object] = []
+
+    def counted(opened: Any) -> Any:
+        scans.append(opened)
+        return index.scan(opened)
+
+    monkeypatch.setattr(reader, "scan", counted)
+    async with (
+        MediaServer({"/clip": CLIP}) as server,
+        MediaConnector(allowed_networks=LOOPBACK, allowed_local_media_path=tmp_path) as media,
+    ):
+        url = {
+            "http": server.url("/clip"),
+            "file": (tmp_path / "clip").as_uri(),
+            "data": f"data:video/mp4;base64,{base64.b64encode(CLIP).decode()}",
+        }[scheme]
+        refs = [await media.fetch_video(url, VideoMediaIO(num_frames=frames)) for frames in (4, 7)]
+        refs.append((await media.fetch_video_and_audio(url, VideoMediaIO(num_frames=3), AudioMediaIO()))[0])
+        own = await media.fetch_video(url, VideoMediaIO(num_frames=5, index_cache=PacketIndexCache()))
+
+    assert [len(ref.decode()[0]) for ref in refs] == [4, 7, 3]
+    assert len(scans) == 1
+    own.decode()
+    assert len(scans) == 2

@@ -51,6 +51,9 @@ def parse(argv: Sequence[str]) -> Namespace:
 
     probe = commands.add_parser("probe", parents=[shared], help="show what a reference knows without decoding")
     probe.add_argument("sources", nargs="+", metavar="URL-OR-FILE")
+    probe.add_argument(
+        "--modality", choices=("image", "video", "audio"), help="take them for this; what their bytes say otherwise"
+    )
     probe.set_defaults(run=_command("probe"))
 
     fetch = commands.add_parser("fetch", parents=[shared], help="fetch encoded media into a folder")

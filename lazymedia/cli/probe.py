@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +15,8 @@ import anyio
 
 from lazymedia.cli.options import as_urls, limits, open_connector, usage_errors
 from lazymedia.cli.show import size, table
+from lazymedia.errors import UnprocessableMediaError
+from lazymedia.media import MediaIO, MediaRef
 
 
 def run(arguments: Namespace) -> None:
@@ -23,32 +26,97 @@ def run(arguments: Namespace) -> None:
     if arguments.json:
         print(json.dumps(found))
         return
-    rows: list[tuple[object, ...]] = [("source", "bytes", "format", "stored size", "key", "decode settings")]
+    rows: list[tuple[object, ...]] = [("source", "bytes", "modality", "header", "key", "decode settings")]
     for source, row in zip(arguments.sources, found):
-        header = row["header"]
-        shown = (header["format"], f"{header['width']} x {header['height']}") if header else ("unreadable", "?")
-        rows.append((_short(source), size(row["bytes"]), *shown, row["key"][:16], json.dumps(row["spec"])))
+        shown = _SHOWN[row["modality"]](row["header"]) if row["header"] else "unreadable"
+        settings = json.dumps(row["spec"])
+        rows.append((_short(source), size(row["bytes"]), row["modality"], shown, row["key"][:16], settings))
     print(table(rows))
 
 
 async def _probe(arguments: Namespace, urls: list[str], root: str | None) -> list[dict[str, Any]]:
-    from lazymedia.errors import UnprocessableMediaError
-    from lazymedia.fetch import MediaConnector
-    from lazymedia.media.image import ImageMediaIO, probe
-
-    with usage_errors():
-        image_io = ImageMediaIO(limits=limits(), **(arguments.media_io_kwargs or {}).get("image", {}))
-    connector: MediaConnector = open_connector(arguments, root)
+    decoders = _decoders(arguments.media_io_kwargs or {})
     found = []
-    async with connector as media:
+    async with open_connector(arguments, root) as media:
         for url in urls:
-            ref = await media.fetch_image(url, image_io)
-            try:
-                header = asdict(probe(ref.data))
-            except UnprocessableMediaError:
-                header = None
-            found.append({"bytes": len(ref.data), "key": ref.key.hex(), "spec": ref.spec.settings, "header": header})
+            chooser = _Chooser(decoders, arguments.modality)
+            ref = await media.fetch_video(url, chooser)  # whose time limit is the longest
+            found.append(
+                {
+                    "bytes": len(ref.data),
+                    "key": ref.key.hex(),
+                    "spec": ref.spec.settings,
+                    "modality": chooser.modality_found,
+                    "header": chooser.header,
+                }
+            )
     return found
+
+
+def _decoders(options: Mapping[str, Any]) -> dict[str, MediaIO[Any]]:
+    from lazymedia.media.audio import AudioMediaIO
+    from lazymedia.media.image import ImageMediaIO
+    from lazymedia.media.video import VideoMediaIO
+
+    kinds: dict[str, type[Any]] = {"image": ImageMediaIO, "video": VideoMediaIO, "audio": AudioMediaIO}
+    with usage_errors():
+        return {modality: kind(limits=limits(), **options.get(modality, {})) for modality, kind in kinds.items()}
+
+
+class _Chooser(MediaIO[Any]):
+    """Leaves a payload to the decoder of what it turns out to be, and remembers which that was.
+
+    Args:
+        decoders: By modality.
+        modality: The one to use whatever the payload is; None to see.
+    """
+
+    def __init__(self, decoders: Mapping[str, MediaIO[Any]], modality: str | None) -> None:
+        self._decoders = decoders
+        self._candidates = tuple(decoders) if modality is None else (modality,)
+        self.modality_found = self._candidates[0]
+        self.header: dict[str, Any] | None = None
+
+    def load_bytes(self, data: bytes) -> Any:
+        return self._decoders[self.modality_found].load_bytes(data)
+
+    def load_bytes_ref(self, data: bytes) -> MediaRef[Any]:
+        for modality in self._candidates:
+            self.header = _header(self._decoders[modality], modality, data)
+            if self.header is not None:
+                self.modality_found = modality
+                break
+        return self._decoders[self.modality_found].load_bytes_ref(data)
+
+
+def _header(decoder: MediaIO[Any], modality: str, data: bytes) -> dict[str, Any] | None:
+    """What the payload's header tells as media of one modality; None where it tells nothing."""
+    from lazymedia.media.image import probe
+
+    try:
+        if modality == "image":
+            return asdict(probe(data))
+        outline = decoder.load_bytes_ref(data).outline()
+    except UnprocessableMediaError:
+        return None
+    return None if outline is None else asdict(outline)
+
+
+def _picture(header: Mapping[str, Any]) -> str:
+    return f"{header['format']} {header['width']} x {header['height']}"
+
+
+def _video(header: Mapping[str, Any]) -> str:
+    frames = f"{header['total_num_frames']} frames, {len(header['frames_indices'])} of them wanted"
+    return f"{header['width']} x {header['height']}, {header['duration']:.2f} s, {frames}"
+
+
+def _audio(header: Mapping[str, Any]) -> str:
+    length = "length not told" if header["samples"] is None else f"{header['samples'] / header['rate']:.2f} s"
+    return f"{header['rate']} Hz, {header['channels']} channel(s), {length}"
+
+
+_SHOWN = {"image": _picture, "video": _video, "audio": _audio}
 
 
 def _short(source: str) -> str:

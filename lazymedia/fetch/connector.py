@@ -10,7 +10,7 @@ downloads, and closes them.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +33,7 @@ from lazymedia.fetch.transport import Transport
 from lazymedia.fetch.url import DataUrl, FileUrl, HttpUrl, parse_url
 from lazymedia.hops import run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media import MediaIO, MediaRef, shared_payload_digest
+from lazymedia.media import Kept, MediaIO, MediaRef, kept_by, shared_payload_digest
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -86,6 +86,7 @@ class MediaConnector(AsyncContextManagerMixin):
         if client is not None and not trust_client:
             raise ValueError("a client of your own connects to any address; pass trust_client=True if that is safe")
         self._client = None if client is None else ClientTransport(client, self._policy, self._limits)
+        self._kept = Kept()
         self._entered: _Entered | None = None
 
     @asynccontextmanager
@@ -170,7 +171,7 @@ class MediaConnector(AsyncContextManagerMixin):
         Raises:
             TypeError: ``media_io`` made something that is no `MediaRef`.
         """
-        return await run_in_thread(partial(_make_ref, media_io, data), self._owned.keys)
+        return await self._make(partial(_make_ref, media_io, data), self._owned.keys)
 
     async def _load(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None) -> MediaRef[T]:
         owned = self._owned
@@ -181,13 +182,17 @@ class MediaConnector(AsyncContextManagerMixin):
             case HttpUrl():
                 timeout = self._default_timeout(media_io) if fetch_timeout is None else fetch_timeout
                 data = await _download(owned, source, max_bytes, timeout)
-                return await run_in_thread(partial(_make_ref, media_io, data), owned.keys)
+                return await self._make(partial(_make_ref, media_io, data), owned.keys)
             case DataUrl():
-                return await run_in_thread(partial(_from_data_url, media_io, source, max_bytes), owned.keys)
+                return await self._make(partial(_from_data_url, media_io, source, max_bytes), owned.keys)
             case FileUrl():
                 if self._root is None:
                     raise NotAllowedError
-                return await run_in_thread(partial(_from_file, media_io, self._root, source, max_bytes), owned.files)
+                return await self._make(partial(_from_file, media_io, self._root, source, max_bytes), owned.files)
+
+    async def _make(self, make: Callable[[], MediaRef[T]], limiter: CapacityLimiter) -> MediaRef[T]:
+        """Make a reference in a worker thread; its decoder finds there what this connector keeps for it."""
+        return await run_in_thread(partial(kept_by, self._kept, make), limiter)
 
     @property
     def _owned(self) -> _Entered:

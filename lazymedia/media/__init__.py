@@ -4,6 +4,7 @@
 * `ref`: `MediaRef`, decoded once when asked
 * `stopping`: `checkpoint`, by which a long decode learns that nobody wants it any more
 * `system_ffmpeg`: torchcodec, and what it may be handed
+* `kept`: what an owner of references keeps for its decoders; `cores`: how many cores one decode may use
 * `io`: `MediaIO`, which makes references; beside it `image`, `video`, `audio` and `raw`
 
 Core: no event loop is known here.
@@ -12,6 +13,7 @@ Core: no event loop is known here.
 from __future__ import annotations
 
 from lazymedia.media.io import MediaIO
+from lazymedia.media.kept import Kept, kept_by
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec, derive_media_key, shared_payload_digest
 from lazymedia.media.stopping import DecodeStopped, checkpoint
@@ -19,9 +21,11 @@ from lazymedia.media.stopping import DecodeStopped, checkpoint
 __all__ = [
     "DecodeSpec",
     "DecodeStopped",
+    "Kept",
     "MediaIO",
     "MediaRef",
     "checkpoint",
     "derive_media_key",
+    "kept_by",
     "shared_payload_digest",
 ]

@@ -19,11 +19,13 @@ is called under a cell's lock may wait for an event loop.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, cast, final
+from typing import Any, Final, Generic, Protocol, TypeVar, cast, final, runtime_checkable
 
 from lazymedia.errors import ReleasedError
+from lazymedia.media.cores import CORES
 from lazymedia.media.spec import DecodeSpec, derive_media_key
 from lazymedia.media.stopping import checkpoint
 
@@ -32,6 +34,15 @@ U = TypeVar("U")
 
 _LOCK_POLL: Final = 0.02
 """Seconds between two looks at whether a decode that waits for another's is still wanted."""
+
+
+@runtime_checkable
+class DecodesThrough(Protocol):
+    """A decoder that can apply some transforms piece by piece, so that its media never exists as a whole."""
+
+    def through(self, transform: Callable[[Any], Any], /) -> Callable[[], Any] | None:
+        """What decodes to ``transform(media)``; None where that needs the media as a whole."""
+        ...
 
 
 @final
@@ -58,6 +69,33 @@ class _Cell(Generic[T]):
 
     def decode(self) -> _Decoded[T]:
         """Run the decoder unless it has run. A failure is the caller's alone; the next caller tries again."""
+        with self._alone():
+            if self.decoded is None:
+                checkpoint()
+                assert self._decoder is not None  # dropped only once decoded is set
+                with CORES.one():
+                    self.decoded = _Decoded(self._decoder())
+                self._decoder = None  # the closure may hold a second copy of the payload
+            return self.decoded
+
+    def decode_through(self, transform: Callable[[T], U]) -> U | None:
+        """What ``transform`` makes of the media, in one pass with its decode. None where there is no such way, or where
+        the media is there already. This cell stays as undecoded as it was.
+        """
+        if self.decoded is not None or not isinstance(self._decoder, DecodesThrough):
+            return None
+        with self._alone():
+            decoder = self._decoder
+            at_once = decoder.through(transform) if isinstance(decoder, DecodesThrough) else None
+            if at_once is None:
+                return None
+            checkpoint()
+            with CORES.one():
+                return cast("U", at_once())
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the lock under which the decoder runs, once nobody else does."""
         thread = threading.get_ident()
         try:
             while not self._lock.acquire(timeout=0 if self._owner == thread else _LOCK_POLL):
@@ -68,12 +106,7 @@ class _Cell(Generic[T]):
             _waits.pop(thread, None)
         try:
             self._owner = thread
-            if self.decoded is None:
-                checkpoint()
-                assert self._decoder is not None  # dropped only once decoded is set
-                self.decoded = _Decoded(self._decoder())
-                self._decoder = None  # the closure may hold a second copy of the payload
-            return self.decoded
+            yield
         finally:
             self._owner = None
             self._lock.release()
@@ -108,6 +141,7 @@ class MediaRef(Generic[T]):
         key: The identity, where it is already known. Otherwise `derive_media_key` of data and spec, which reads the
             payload: build references of large payloads in a worker thread.
         decoded_bytes: Memory that the media will take, where the header tells it; see the property.
+        outline: Called without arguments to tell of the media what can be told without decoding; see the method.
     """
 
     __slots__ = (
@@ -119,6 +153,7 @@ class MediaRef(Generic[T]):
         "_decoded_bytes",
         "_inside",
         "_key",
+        "_outline",
         "_released",
         "_spec",
     )
@@ -131,18 +166,27 @@ class MediaRef(Generic[T]):
         *,
         key: bytes | None = None,
         decoded_bytes: int | None = None,
+        outline: Callable[[], object] | None = None,
     ) -> None:
         spec = DecodeSpec() if spec is None else spec
-        self._set(_Cell(decoder), data, spec, derive_media_key(data, spec) if key is None else key, decoded_bytes)
+        key = derive_media_key(data, spec) if key is None else key
+        self._set(_Cell(decoder), data, spec, key, decoded_bytes, outline)
 
     def _set(
-        self, cell: _Cell[T] | None, data: bytes, spec: DecodeSpec, key: bytes, decoded_bytes: int | None = None
+        self,
+        cell: _Cell[T] | None,
+        data: bytes,
+        spec: DecodeSpec,
+        key: bytes,
+        decoded_bytes: int | None = None,
+        outline: Callable[[], object] | None = None,
     ) -> None:
         self._cell = cell
         self._data = data
         self._spec = spec
         self._key = key
         self._decoded_bytes = decoded_bytes
+        self._outline = outline
         self._decoded: _Decoded[T] | None = None
         self._released = False
         self._inside: list[int] = []
@@ -177,6 +221,18 @@ class MediaRef(Generic[T]):
         cell = self._cell
         return self._decoded is not None or (cell is not None and cell.decoded is not None)
 
+    def outline(self) -> Any | None:
+        """What is known of the media without decoding them, in a form of their decoder's. None where nothing is: the
+        decoder has no such form, the payload does not tell, or this was made by `map`, which may change what is told.
+
+        Reads the payload's headers, which may take some milliseconds: call it in a worker thread.
+
+        Raises:
+            UnprocessableMediaError: The headers show that the media cannot be decoded, or are over a limit.
+        """
+        outline = self._outline
+        return None if outline is None else outline()
+
     def decode(self) -> T:
         """The media. Decodes if no handle of this reference has; otherwise returns what was decoded.
 
@@ -191,16 +247,30 @@ class MediaRef(Generic[T]):
         return self._decoded.media
 
     def _enter(self) -> _Decoded[T]:
+        cell = self._cell
+        if cell is not None and cell.decoded is not None:
+            return cell.decoded
+        with self._entered() as cell:
+            return cell.decode()
+
+    def _through(self, transform: Callable[[T], U]) -> U | None:
+        """See `_Cell.decode_through`."""
+        if self._decoded is not None:
+            return None
+        with self._entered() as cell:
+            return cell.decode_through(transform)
+
+    @contextmanager
+    def _entered(self) -> Iterator[_Cell[T]]:
+        """The cell, with this thread counted as one that `release` waits for."""
         thread = threading.get_ident()
         with self._condition:
             cell = self._cell
-            if cell is not None and cell.decoded is not None:
-                return cell.decoded
-            if cell is None or self._released:
+            if cell is None or (self._released and cell.decoded is None):
                 raise ReleasedError("the reference was released before it was decoded")
             self._inside.append(thread)
         try:
-            return cell.decode()
+            yield cell
         finally:
             with self._condition:
                 self._inside.remove(thread)
@@ -238,7 +308,7 @@ class MediaRef(Generic[T]):
         if decoded is None and (cell is None or self._released):
             raise ReleasedError("the reference was released before it was decoded")
         forked: MediaRef[T] = MediaRef.__new__(MediaRef)
-        forked._set(cell, data, self._spec, self._key, self._decoded_bytes)
+        forked._set(cell, data, self._spec, self._key, self._decoded_bytes, self._outline)
         forked._decoded = decoded
         return forked
 
@@ -263,7 +333,7 @@ class MediaRef(Generic[T]):
             finally:
                 if self._cell is not None and self._decoded is None:
                     self._decoded = self._cell.decoded
-                self._cell = None
+                self._cell = self._outline = None
                 self._data = b""
 
     @property
@@ -292,7 +362,8 @@ class MediaRef(Generic[T]):
 
 
 def _transformed(transform: Callable[[T], U], parent: MediaRef[T]) -> U:
-    return transform(parent.decode())
+    at_once = parent._through(transform)  # noqa: SLF001  # this module's own class
+    return transform(parent.decode()) if at_once is None else at_once
 
 
 def _restore(media: T, key: bytes, spec: DecodeSpec) -> MediaRef[T]:

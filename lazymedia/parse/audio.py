@@ -45,6 +45,12 @@ class AudioRules:
         steps = (self.channels, self.resampler)
         return {name: value for step in steps if step is not None for name, value in step.settings().items()}
 
+    @property
+    def for_mono(self) -> Resampler | None:
+        """See `ResamplesMono`: clips are decoded to mono, so that a decode can resample as it goes."""
+        mono = self.channels is None or self.channels.target_channels == 1
+        return self.resampler if mono else None
+
     def __call__(self, clip: tuple[Samples, int]) -> tuple[Samples, int]:
         """The channels first: fewer are then resampled, and the mean commutes with resampling."""
         if self.channels is not None:

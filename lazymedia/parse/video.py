@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from lazymedia.foreign import is_array, is_picture
 from lazymedia.media.ref import MediaRef
+from lazymedia.media.video.metadata import VideoMetadata
 from lazymedia.parse.image import ImageSize, size_of
 from lazymedia.parse.items import ModalityDataItems, one_or_many
 
@@ -51,14 +52,18 @@ class VideoProcessorItems(ModalityDataItems[Any]):
         return self._parts(index)[0]
 
     def get_metadata(self, index: int) -> Metadata | None:
-        """What is known of one video, None where nothing is. Decodes this video's reference alone, never its
-        siblings'.
+        """What is known of one video, None where nothing is.
+
+        Of a reference that is not decoded yet, what its payload tells without decoding (`MediaRef.outline`): equal to
+        what the decode will tell, but for a frame that turns out to be broken. Where the payload does not tell, this
+        video is decoded, and none of its siblings.
         """
-        return self._parts(index)[1]
+        outline = self._outline(index)
+        return self._parts(index)[1] if outline is None else outline
 
     @property
     def metadata(self) -> list[Metadata | None]:
-        """`get_metadata` of every video. Decodes those that are not decoded yet."""
+        """`get_metadata` of every video."""
         return [self.get_metadata(index) for index in range(len(self))]
 
     def get_num_frames(self, index: int) -> int:
@@ -66,16 +71,24 @@ class VideoProcessorItems(ModalityDataItems[Any]):
         return len(self.get_frames(index))
 
     def get_frame_size(self, index: int) -> ImageSize:
-        """Width and height of a frame, in pixels.
+        """Width and height of a frame, in pixels. Decodes nothing where `get_metadata` does not.
 
         Raises:
             ValueError: There is no frame.
             TypeError: Frames whose axes are not those of a picture. The caller's fault.
         """
+        outline = self._outline(index)
+        if outline is not None:
+            return ImageSize(outline.width, outline.height)
         frames = self.get_frames(index)
         if len(frames) == 0:
             raise ValueError(f"video at index {self.get_original_index(index)} has no frames")
         return size_of(frames[0])
+
+    def _outline(self, index: int) -> VideoMetadata | None:
+        raw = self.get_raw(index)
+        found = raw.outline() if isinstance(raw, MediaRef) and not raw.is_decoded else None
+        return found if isinstance(found, VideoMetadata) else None
 
     def _parts(self, index: int) -> tuple[Any, Metadata | None]:
         raw = self.get_raw(index)

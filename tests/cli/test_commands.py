@@ -15,7 +15,7 @@ from anyio.from_thread import start_blocking_portal
 from safetensors.numpy import load_file
 
 from lazymedia.cli import main
-from lazymedia.testing import MediaServer, make_image, make_processor
+from lazymedia.testing import MediaServer, make_audio, make_image, make_processor, make_video
 
 BACKENDS = pytest.mark.parametrize("backend", ["trio", "asyncio"])
 
@@ -207,6 +207,31 @@ def test_probe_shows_what_a_reference_knows(
     assert main(["probe", str(picture), "--json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
     assert (shown["header"]["format"], len(shown["key"])) == ("JPEG", 64)
+
+
+def test_probe_tells_videos_and_audio_by_their_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sources = {
+        "clip.bin": make_video(40, audio=True),
+        "sound.mp4": make_audio(2, 44_100, 2, format="M4A"),
+        "sound.mp3": make_audio(2, 44_100, 2, format="MP3"),
+        "moving.gif": make_video(9, codec="gif", container="gif", pixel_format="rgb8"),
+    }
+    for name, data in sources.items():
+        (tmp_path / name).write_bytes(data)
+    files = [str(tmp_path / name) for name in sources]
+
+    assert main(["probe", *files]) == 0
+    clip, mp4, mp3, gif = capsys.readouterr().out.splitlines()[1:]
+    assert " video     128 x 64, 1.60 s, 40 frames, 32 of them wanted" in clip
+    assert ["44100 Hz, 2 channel(s), 2.00 s" in mp4, "44100 Hz, 2 channel(s), length not told" in mp3] == [True, True]
+    assert "GIF 128 x 64" in gif
+
+    assert main(["probe", files[0], "--modality", "audio", "--json"]) == 0
+    (sound,) = json.loads(capsys.readouterr().out)
+    assert (sound["modality"], sound["header"]["rate"], sound["spec"]) == ("audio", 48_000, {"audio_backend": "pyav"})
+    assert main(["probe", files[3], "--modality", "video", "--json"]) == 0
+    (moving,) = json.loads(capsys.readouterr().out)
+    assert moving["header"]["frames_indices"] == list(range(9))
 
 
 def test_fetch_writes_payloads_under_names_made_of_their_digests(

@@ -154,7 +154,12 @@ def decode_resampled(reader: AudioMediaIO, clip: bytes) -> int:
     return reader.load_bytes_resampled(clip, resample(16_000))[0].nbytes
 
 
-@pytest.mark.parametrize("how", [decode, decode_resampled])
+def decode_mapped(reader: AudioMediaIO, clip: bytes) -> int:
+    to_16k = resample(16_000)
+    return reader.load_bytes_ref(clip).map(to_16k, **to_16k.settings()).decode()[0].nbytes
+
+
+@pytest.mark.parametrize("how", [decode, decode_resampled, decode_mapped])
 @pytest.mark.parametrize("format_", ["WAV", "FLAC", "MP3", "M4A"])
 def test_memory_peaks_at_the_result_and_a_few_mebibytes(
     format_: str, how: Callable[[AudioMediaIO, bytes], int]

@@ -13,6 +13,7 @@ from lazymedia.limits import Limits
 from lazymedia.media.audio import AudioMediaIO, resample, to_channels
 from lazymedia.media.audio.resample import resampled_length
 from lazymedia.media.stopping import DecodeStopped, stopping_when
+from lazymedia.parse.audio import audio_rules
 from lazymedia.testing.audio import make_audio, sound
 
 RATES = [8_000, 11_025, 22_050, 32_000, 44_100, 48_000, 96_000]
@@ -20,7 +21,7 @@ RATES = [8_000, 11_025, 22_050, 32_000, 44_100, 48_000, 96_000]
 
 @pytest.mark.parametrize("rate", RATES)
 def test_one_second_gives_exactly_the_target_rate_and_keeps_its_pitch(rate: int) -> None:
-    """A04, A27: integer ratios bent pitch and length, unflushed tails lost samples."""
+    """Integer ratios bent pitch and length, unflushed tails lost samples."""
     samples, target = resample(16_000)((sound(1, rate)[:, 0], rate))
 
     assert target == 16_000
@@ -43,7 +44,7 @@ def test_the_length_is_the_exact_one_rounded_and_blocks_equal_the_whole(rate: in
 
 
 def test_the_end_of_a_clip_is_there() -> None:
-    """A19: a resampler keeps the tail unless it is flushed."""
+    """A resampler keeps the tail unless it is flushed."""
     clip = np.zeros(48_000, np.float32)
     clip[-100] = 1
 
@@ -77,6 +78,65 @@ def test_resampling_while_decoding_leaves_a_clip_at_the_target_rate_as_it_is() -
     streamed, _ = AudioMediaIO().load_bytes_resampled(clip, resample(16_000))
 
     assert np.array_equal(streamed, AudioMediaIO().load_bytes(clip)[0])
+
+
+@pytest.mark.parametrize("channels", [None, 1])
+def test_a_mapped_reference_resamples_while_decoding(channels: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clip at its own rate never exists: only the other way of loading it is taken."""
+    clip = make_audio(2, 44_100, 2)
+    rules = audio_rules(16_000, channels)
+    expected = resample(16_000)(AudioMediaIO().load_bytes(clip))
+    ref = AudioMediaIO().load_bytes_ref(clip)
+
+    mapped = ref.map(rules, **rules.settings())
+    with monkeypatch.context() as patched:
+        patched.setattr("lazymedia.media.audio.samples.Collector.append", only_of_rate(16_000, 2.0))
+        samples, rate = mapped.decode()
+
+    assert rate == expected[1]
+    assert np.array_equal(samples, expected[0])
+    assert not ref.is_decoded
+    assert len(ref.decode()[0]) == 2 * 44_100
+
+
+def only_of_rate(rate: int, seconds: float) -> Any:
+    """A collector's ``append`` that takes no more than so much at that rate."""
+    from lazymedia.media.audio.samples import Collector
+
+    append, most = Collector.append, round(rate * seconds)
+
+    def checked(self: Collector, block: Any) -> None:
+        append(self, block)
+        assert self._length <= most
+
+    return checked
+
+
+def test_a_clip_that_is_there_already_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ref = AudioMediaIO().load_bytes_ref(make_audio(1, 44_100))
+    decoded, rules = ref.decode(), audio_rules(16_000)
+    mapped = ref.map(rules, **rules.settings())
+    monkeypatch.setattr(AudioMediaIO, "_mono_blocks", None)
+
+    assert np.array_equal(mapped.decode()[0], resample(16_000)(decoded)[0])
+
+
+def test_a_decoder_with_a_way_of_its_own_is_asked_for_the_whole() -> None:
+    class Halved(AudioMediaIO):
+        def load_bytes(self, data: bytes) -> Any:
+            samples, rate = super().load_bytes(data)
+            return samples[: len(samples) // 2], rate
+
+    ref = Halved().load_bytes_ref(make_audio(1, 44_100))
+
+    assert len(ref.map(resample(16_000)).decode()[0]) == 8_000
+
+
+def test_more_channels_than_one_are_asked_of_the_whole() -> None:
+    rules = audio_rules(16_000, 2)
+
+    with pytest.raises(UnprocessableMediaError, match="2 are needed"):
+        AudioMediaIO().load_bytes_ref(make_audio(0.2, 44_100)).map(rules).decode()
 
 
 def test_several_channels_are_resampled_each_for_itself() -> None:

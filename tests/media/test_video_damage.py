@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 import struct
 
@@ -15,17 +14,9 @@ from lazymedia.limits import Limits
 from lazymedia.media.video import VideoMediaIO
 from lazymedia.testing.video import make_video, read_frame_numbers
 from tests.media import videos
+from tests.media.videos import broken_packet
 
 ALL = VideoMediaIO(sampling="all")
-
-
-def broken_packet(data: bytes, rank: int) -> bytes:
-    """The same video, the packet of one frame overwritten."""
-    with av.open(io.BytesIO(data), "r") as source:
-        packets = sorted((packet.pts, bytes(packet)) for packet in source.demux(video=0) if packet.pts is not None)
-    packet = packets[rank][1]
-    assert data.count(packet) == 1
-    return data.replace(packet, b"\xff" * len(packet))
 
 
 @pytest.mark.parametrize("codec", ["libx264", "mpeg4", "libvpx-vp9"])

@@ -137,6 +137,11 @@ def test_a_payload_over_the_limit_is_refused_unread() -> None:
         ({"fps": 2, "num_frames": 8}, {"num_frames": 16}, {"num_frames": 16}),
         ({"fps": 2}, {"num_frames": 16, "fps": 1}, {"num_frames": 16, "fps": 1}),
         ({"fps": 2}, {"sampling": "all"}, {"fps": 2, "sampling": "all"}),
+        ({"sampling": "qwen3_vl", "fps": 2}, {"num_frames": 16}, {"sampling": "qwen3_vl", "num_frames": 16}),
+        ({"sampling": "glm4v", "fps": 2}, {"num_frames": 16}, {"num_frames": 16}),
+        ({"sampling": "glm4v", "fps": 2}, {"fps": 1}, {"sampling": "glm4v", "fps": 1}),
+        ({"sampling": "all"}, {"fps": 1}, {"fps": 1}),
+        ({"sampling": "all"}, {"fps": 1, "sampling": "all"}, {"fps": 1, "sampling": "all"}),
         (None, None, {}),
     ],
 )
@@ -199,9 +204,9 @@ def test_a_video_of_one_frame_is_a_video() -> None:
 def test_a_second_decode_of_a_payload_does_not_scan(monkeypatch: pytest.MonkeyPatch) -> None:
     scans: list[Opened] = []
 
-    def counted(opened: Opened, limits: Limits) -> PacketIndex:
+    def counted(opened: Opened) -> PacketIndex:
         scans.append(opened)
-        return scan(opened, limits)
+        return scan(opened)
 
     monkeypatch.setattr("lazymedia.media.video.reader.scan", counted)
     cache = PacketIndexCache()

@@ -23,7 +23,6 @@ from lazymedia.media.video.torchcodec_reader import reading
 from lazymedia.testing.audio import make_audio
 from lazymedia.testing.video import make_video, read_frame_number, read_frame_numbers
 from tests.media import videos
-from tests.media.test_video_damage import broken_packet
 from tests.media.test_video_safety import BAIT, PLAYLISTS
 from tests.media.torchcodec_here import load_or_skip
 
@@ -105,7 +104,7 @@ def test_a_seek_lands_on_the_frame_that_is_wanted(container: str, options: dict[
     data = make_video(120, container=container, gop=10, b_frames=3, options=options)
 
     for rank in range(3, 120, 13):
-        with reading(data, DEFAULT_LIMITS) as reader:
+        with reading(data, DEFAULT_LIMITS, threads=1) as reader:
             frames, loaded = reader.read(reader.scan(), [rank])
 
         assert loaded == [rank]
@@ -118,7 +117,7 @@ def test_a_seek_that_lands_late_is_noticed_and_read_from_the_head(monkeypatch: p
     data = make_video(60, gop=10)
     monkeypatch.setattr(PacketIndex, "key_time", lambda self, position: self.key_pts[-1])
 
-    with reading(data, DEFAULT_LIMITS) as reader:
+    with reading(data, DEFAULT_LIMITS, threads=1) as reader:
         frames, loaded = reader.read(reader.scan(), [25, 33])
 
     assert loaded == [25, 33]
@@ -131,7 +130,7 @@ def test_frames_repeat_where_they_are_asked_for_twice() -> None:
 
 @pytest.mark.parametrize("codec", ["libx264", "mpeg4"])
 def test_a_broken_frame_is_left_out(codec: str) -> None:
-    data = broken_packet(make_video(30, codec=codec, container="mkv", b_frames=0, gop=5), 14)
+    data = videos.broken_packet(make_video(30, codec=codec, container="mkv", b_frames=0, gop=5), 14)
 
     frames, metadata = by_torchcodec(sampling="all").load_bytes(data)
 
@@ -155,7 +154,7 @@ def test_a_download_that_was_cut_gives_the_frames_that_are_there(kept: float) ->
     ids=["by a tick", "by a frame", "stretched"],
 )
 def test_times_that_are_not_the_indexs_are_an_error_and_never_another_frame(shifted: Callable[[int], int]) -> None:
-    with reading(make_video(20), DEFAULT_LIMITS) as reader:
+    with reading(make_video(20), DEFAULT_LIMITS, threads=1) as reader:
         index = reader.scan()
         assert index.pts[1] - index.pts[0] == 512
         other = replace(index, pts=type(index.pts)("q", map(shifted, index.pts)))
@@ -165,7 +164,7 @@ def test_times_that_are_not_the_indexs_are_an_error_and_never_another_frame(shif
 
 
 def test_fewer_frames_in_the_index_than_there_are_is_an_error() -> None:
-    with reading(make_video(20), DEFAULT_LIMITS) as reader:
+    with reading(make_video(20), DEFAULT_LIMITS, threads=1) as reader:
         index = reader.scan()
 
         with pytest.raises(UnprocessableMediaError, match="other times"):
@@ -173,14 +172,14 @@ def test_fewer_frames_in_the_index_than_there_are_is_an_error() -> None:
 
 
 def test_frames_without_times_of_their_own_are_refused() -> None:
-    with reading(make_video(5), DEFAULT_LIMITS) as reader:
+    with reading(make_video(5), DEFAULT_LIMITS, threads=1) as reader:
         with pytest.raises(UnprocessableMediaError, match="cannot be told apart"):
             reader.read(replace(reader.scan(), timed=False), [3])
 
 
 @pytest.mark.parametrize(("transfer", "name"), [(16, "PQ"), (18, "HLG")])
 def test_hdr_is_refused(transfer: int, name: str) -> None:
-    data = make_video(2, codec="libx265", pixel_format="yuv420p10le", transfer=transfer)
+    data = make_video(2, pixel_format="yuv420p10le", transfer=transfer)
 
     with pytest.raises(UnprocessableMediaError, match=f"HDR, {name}"):
         by_torchcodec().load_bytes(data)

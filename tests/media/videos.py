@@ -106,3 +106,12 @@ def joined(*clips: bytes, container: str = "mpegts") -> bytes:
                     output.mux(packet)
                 offset = end
     return buffer.getvalue()
+
+
+def broken_packet(data: bytes, rank: int) -> bytes:
+    """The same video, the packet of one frame overwritten."""
+    with av.open(io.BytesIO(data), "r") as source:
+        packets = sorted((packet.pts, bytes(packet)) for packet in source.demux(video=0) if packet.pts is not None)
+    packet = packets[rank][1]
+    assert data.count(packet) == 1
+    return data.replace(packet, b"\xff" * len(packet))

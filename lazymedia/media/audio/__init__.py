@@ -1,7 +1,9 @@
 """Audio: from encoded bytes to mono samples at a rate.
 
 * `io`: `AudioMediaIO`, the decoder with its settings, references and identity
-* `formats`: which format a payload is, and which library reads it best; `header`: what a WAV or FLAC says of itself
+* `formats`: which format a payload is, and which library reads it best
+* `header`: what a WAV or FLAC says of itself; `outline`: what any clip does
+* `ogg`: the recordings that follow each other in one OGG
 * `bounds`: the limits on what a header, a decoder or a resampler may come to
 * `backends`: what decodes a payload
 * `soundfile_reader`, `pyav_reader`, `torchcodec_reader`: the libraries, each from a payload to a `source`

@@ -6,8 +6,9 @@ codec library before the first decode, or resampling (see `resample`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
@@ -16,6 +17,8 @@ from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import system_ffmpeg
 from lazymedia.media.audio import backends, bounds, formats, header
 from lazymedia.media.audio.backends import BACKENDS
+from lazymedia.media.audio.outline import outline
+from lazymedia.media.audio.resample import ResamplesMono
 from lazymedia.media.io import MediaIO
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
@@ -95,7 +98,13 @@ class AudioMediaIO(MediaIO[Clip]):
         decoded_bytes = None if samples is None else samples * bounds.SAMPLE_BYTES
         backend = self._backend if kind is None else backends.resolve(self._backend, data, kind)
         spec = DecodeSpec() if backend is None else DecodeSpec({"audio_backend": backend})
-        return MediaRef(partial(self.load_bytes, data), data, spec, decoded_bytes=decoded_bytes)
+        return MediaRef(
+            _ClipDecoder(self, data),
+            data,
+            spec,
+            decoded_bytes=decoded_bytes,
+            outline=partial(outline, data, self._limits),
+        )
 
     def load_bytes(self, data: bytes) -> Clip:
         """Decode a clip.
@@ -173,6 +182,24 @@ class AudioMediaIO(MediaIO[Clip]):
             yield mono
         if not total:
             raise bounds.refused("the audio holds no samples")
+
+
+@dataclass(frozen=True, slots=True)
+class _ClipDecoder:
+    """The decode of one clip, on its own or with what a model wants of it."""
+
+    media_io: AudioMediaIO
+    data: bytes
+
+    def __call__(self) -> Clip:
+        return self.media_io.load_bytes(self.data)
+
+    def through(self, transform: Callable[[Clip], Clip]) -> Callable[[], Clip] | None:
+        """Resampling on the way, so that the clip at its native rate never exists as a whole."""
+        if not isinstance(transform, ResamplesMono) or type(self.media_io).load_bytes is not AudioMediaIO.load_bytes:
+            return None
+        resampler = transform.for_mono
+        return None if resampler is None else partial(self.media_io.load_bytes_resampled, self.data, resampler)
 
 
 __all__ = ["BACKENDS", "AudioMediaIO", "Clip"]

@@ -21,7 +21,9 @@ from av.stream import Discard
 from lazymedia.limits import Limits
 from lazymedia.media import system_ffmpeg
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
-from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.formats import OGG, Format
+from lazymedia.media.audio.header import AudioHeader
+from lazymedia.media.audio.ogg import links_of
 from lazymedia.media.audio.samples import BLOCK, Samples, to_floats
 from lazymedia.media.audio.source import Source
 from lazymedia.media.stopping import checkpoint
@@ -75,6 +77,7 @@ def judge(data: bytes, kind: Format, limits: Limits) -> Track:
         UnprocessableMediaError: As far as a header tells, what `open_source` raises. No cause.
         Exception: PyAV's own, where the payload is damaged.
     """
+    _check_links(data, kind)
     with _open(data, kind) as container:
         stream = _judged(container, kind, limits)
         codec = stream.codec_context.codec.canonical_name
@@ -86,7 +89,8 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     """Decode the audio of a payload by FFmpeg.
 
     Of several audio tracks FFmpeg's best is taken: marked as default rather than not, then the one with more packets
-    and the higher bit rate, then the first. Pictures and video tracks are never decoded.
+    and the higher bit rate, then the first. Of several programs in one stream, it is taken from that of the video, if
+    there is any in it. Pictures and video tracks are never decoded.
 
     Where the container tells that a codec primed its decoder (an edit list, Opus pre-skip), those samples at the start
     are dropped, as FFmpeg does. Samples that pad the last frame stay: an AAC clip may be up to a frame longer than what
@@ -100,6 +104,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
             on the way. No cause.
         Exception: PyAV's own, where the payload is damaged.
     """
+    _check_links(data, kind)
     with _open(data, kind) as container:
         stream = _judged(container, kind, limits)
         for other in container.streams:
@@ -116,6 +121,29 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
         yield Source(rate, channels, _blocks(chain((first,), runs), (rate, channels, first[0].format.name)))
 
 
+def read_header(data: bytes, kind: Format, limits: Limits) -> AudioHeader:
+    """What FFmpeg makes of a header, without a packet being decoded but those that opening looks into. The decode may
+    find another rate and other channels (AAC with SBR or PS). Raises as `open_source`.
+    """
+    with _open(data, kind) as container:
+        stream = _choose(container)
+        _check_header(stream, limits)
+        return AudioHeader(stream.rate, stream.codec_context.layout.nb_channels, _promised(stream, kind))
+
+
+def _promised(stream: Any, kind: Format) -> int | None:
+    """Samples per channel that the header promises, where its word is worth something."""
+    if not kind.declared_length or stream.duration is None or stream.time_base is None or not stream.rate:
+        return None
+    return int(stream.duration * stream.time_base * stream.rate)
+
+
+def _check_links(data: bytes, kind: Format) -> None:
+    if kind == OGG and len(links_of(data)) > 1:
+        # FFmpeg would decode the second recording by the tables of the first, and call that sound.
+        raise refused("several recordings in one OGG are read by soundfile only")
+
+
 def _open(data: bytes, kind: Format) -> Any:
     options = {**_DEMUXER_OPTIONS, "format_whitelist": kind.demuxer}
     try:
@@ -126,10 +154,7 @@ def _open(data: bytes, kind: Format) -> Any:
 
 
 def _choose(container: Any) -> Any:
-    try:
-        stream = container.streams.best("audio")
-    except (ValueError, IndexError):
-        stream = None
+    stream = _best(container, "audio", related=_best(container, "video")) or _best(container, "audio")
     if stream is None:
         raise refused("there is no audio track")
     context = stream.codec_context
@@ -141,15 +166,28 @@ def _choose(container: Any) -> Any:
     return stream
 
 
+def _best(container: Any, type_: str, related: Any = None) -> Any:
+    try:
+        return container.streams.best(type_, related=related)
+    except (ValueError, IndexError):
+        return None
+
+
 def _judged(container: Any, kind: Format, limits: Limits) -> Any:
     """The track, within the limits on rate, channels and length where the container's header already tells them."""
     stream = _choose(container)
+    _check_header(stream, limits)
+    promised = _promised(stream, kind)
+    if promised is not None:
+        check_length(promised, stream.rate, 1, limits)
+    return stream
+
+
+def _check_header(stream: Any, limits: Limits) -> None:
+    """The limits on rate and channels, where the container's header already tells them."""
     context = stream.codec_context
     if context.sample_rate and context.layout.nb_channels:
         check_layout(context.sample_rate, context.layout.nb_channels, limits)
-    if kind.declared_length and stream.duration is not None and stream.time_base is not None and stream.rate:
-        check_length(int(stream.duration * stream.time_base * stream.rate), stream.rate, 1, limits)
-    return stream
 
 
 def _runs(container: Any, stream: Any, kind: Format) -> Iterator[list[Any]]:
@@ -195,4 +233,4 @@ def _floats(frame: Any, channels: int) -> Samples:
     return to_floats(array)
 
 
-__all__ = ["Track", "judge", "open_source"]
+__all__ = ["Track", "judge", "open_source", "read_header"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.audio.bounds import SAMPLE_BYTES, check_layout, refused
@@ -33,6 +33,16 @@ def resampled_length(samples: int, rate: int, target_rate: int) -> int:
     return (2 * samples * target_rate + rate) // (2 * rate)
 
 
+@runtime_checkable
+class ResamplesMono(Protocol):
+    """A transform of clips that may come down to resampling them."""
+
+    @property
+    def for_mono(self) -> Resampler | None:
+        """The resampler that does to a mono clip all that this does; None where there is none."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Resampler:
     """Brings clips to one rate. Call it with ``(samples, Hz)``; map it onto a reference with its `settings`.
@@ -47,6 +57,11 @@ class Resampler:
     def settings(self) -> dict[str, object]:
         """What a spec holds for it. Equal for equal samples, whatever the native rate."""
         return {"target_sr": self.target_rate, "resampler": "soxr", "resampler_quality": self.quality}
+
+    @property
+    def for_mono(self) -> Resampler:
+        """Itself; see `ResamplesMono`."""
+        return self
 
     def __call__(self, clip: tuple[Samples, int]) -> tuple[Samples, int]:
         """The clip at the target rate; the very same samples where that is theirs.
@@ -160,4 +175,4 @@ def _nothing() -> Samples:
     return np.empty(0, np.float32)
 
 
-__all__ = ["QUALITIES", "Resampler", "require", "resample", "resampled_length"]
+__all__ = ["QUALITIES", "Resampler", "ResamplesMono", "require", "resample", "resampled_length"]

@@ -53,7 +53,7 @@ def resolve(backend: str, data: bytes) -> str:
     return backend
 
 
-def reading(backend: str, data: bytes, limits: Limits, *, threads: int) -> AbstractContextManager[Reader]:
+def reading(backend: str, data: bytes, limits: Limits, *, threads: int | None) -> AbstractContextManager[Reader]:
     """A reader for a payload, by a backend that `resolve` named.
 
     Raises:

@@ -8,6 +8,7 @@ A frame belongs to the thread that decoded it: PyAV 18 hangs for good when two t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,14 +40,17 @@ class Turn:
 
 
 def turn_of(frame: VideoFrame) -> Turn:
-    """What the frame's display matrix asks for, to the nearest quarter turn, mirroring included.
-
-    The matrix (ISO/IEC 14496-12, 6.2.2) takes column x and row y to column ``a*x + c*y`` and row ``b*x + d*y``.
-    """
+    """What the frame's display matrix asks for."""
     data: Any = frame.side_data.get("DISPLAYMATRIX")
-    if data is None:
-        return Turn()
-    a, b, _, c, d = (int(part) for part in np.frombuffer(data, dtype=np.int32)[:5])
+    return Turn() if data is None else turn_by([int(part) for part in np.frombuffer(data, dtype=np.int32)])
+
+
+def turn_by(matrix: Sequence[int]) -> Turn:
+    """What a display matrix asks for, to the nearest quarter turn, mirroring included.
+
+    Row by row, it takes column x and row y to column ``a*x + c*y`` and row ``b*x + d*y`` (ISO/IEC 14496-12, 6.2.2).
+    """
+    a, b, _, c, d = matrix[:5]
     if abs(a) >= abs(b):
         return Turn(flip_rows=d < 0, flip_columns=a < 0)
     return Turn(swap=True, flip_rows=b < 0, flip_columns=c < 0)
@@ -63,4 +67,4 @@ def write_rgb(frame: VideoFrame, turn: Turn, place: Pixels) -> None:
     place[...] = turn.apply(rows.reshape(rgb.height, rgb.width, 3))
 
 
-__all__ = ["Pixels", "Turn", "turn_of", "write_rgb"]
+__all__ = ["Pixels", "Turn", "turn_by", "turn_of", "write_rgb"]

@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from lazymedia.limits import MIB
+from lazymedia.limits import MIB, Limits
+from lazymedia.media.spec import DecodeSpec, derive_media_key
+from lazymedia.media.video.faults import blamed_on_payload, refused
 
 if TYPE_CHECKING:
     from lazymedia.media.video.index import PacketIndex
+
+_BY_PAYLOAD: Final = DecodeSpec({"index": "packets"})
+"""Under which indexes are kept: they depend on no setting."""
 
 DEFAULT_BYTES: Final = 16 * MIB
 """Sixty videos of ten minutes at 30 frames per second."""
@@ -73,4 +80,35 @@ class PacketIndexCache:
                 self._bytes -= oldest.size
 
 
-__all__ = ["DEFAULT_BYTES", "PacketIndexCache"]
+@final
+@dataclass(frozen=True, slots=True)
+class IndexSource:
+    """Where the index of one payload comes from. Make one with `of`."""
+
+    limits: Limits
+    cache: PacketIndexCache | None
+    digest: bytes
+
+    @classmethod
+    def of(cls, data: bytes, cache: PacketIndexCache | None, limits: Limits) -> IndexSource:
+        """For a payload, which is read for its digest where there is a cache."""
+        return cls(limits, cache, b"" if cache is None else derive_media_key(data, _BY_PAYLOAD))
+
+    def index(self, scan: Callable[[], PacketIndex]) -> PacketIndex:
+        """The index that is kept, or the one that a scan finds.
+
+        Raises:
+            UnprocessableMediaError: The packets cannot be read, or the video is longer than `Limits.max_video_seconds`.
+        """
+        index = None if self.cache is None else self.cache.get(self.digest)
+        if index is None:
+            with blamed_on_payload("the video's packets cannot be read"):
+                index = scan()
+            if self.cache is not None:
+                self.cache.put(self.digest, index)
+        if index.duration > self.limits.max_video_seconds:  # an index may be kept for others, who allow more
+            raise refused(f"a video may last {self.limits.max_video_seconds:g} seconds at most")
+        return index
+
+
+__all__ = ["DEFAULT_BYTES", "IndexSource", "PacketIndexCache"]

@@ -13,24 +13,26 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import system_ffmpeg
+from lazymedia.media.cores import CORES
 from lazymedia.media.io import MediaIO
+from lazymedia.media.kept import owners_store
 from lazymedia.media.ref import MediaRef
-from lazymedia.media.spec import DecodeSpec, derive_media_key, shared_payload_digest
+from lazymedia.media.spec import DecodeSpec, shared_payload_digest
 from lazymedia.media.stopping import checkpoint
-from lazymedia.media.video import backends, jpeg_sequence
+from lazymedia.media.video import backends, jpeg_sequence, picture_sequence
 from lazymedia.media.video.backends import BACKENDS
 from lazymedia.media.video.container import identify
 from lazymedia.media.video.faults import blamed_on_payload, refused
-from lazymedia.media.video.index_cache import PacketIndexCache
+from lazymedia.media.video.index_cache import IndexSource, PacketIndexCache
 from lazymedia.media.video.metadata import VideoMetadata
-from lazymedia.media.video.sampling import POLICIES, Clip, Request
+from lazymedia.media.video.sampling import POLICIES, READS, Clip, Request
 from lazymedia.media.video.tables import check_tables, display_size
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy import typing as npt
 
-    from lazymedia.media.video.reader import Reader
+    from lazymedia.media.video.index import PacketIndex
 
 Video: TypeAlias = "tuple[npt.NDArray[np.uint8], VideoMetadata]"
 """Frames, uint8 (N, H, W, 3), RGB and upright, and what is known of them."""
@@ -40,9 +42,6 @@ DEFAULT_FRAMES: Final = 32
 
 _MAX_RATE: Final = 1e6
 """Frames per second that can be asked for: no clip has more, and products with it stay finite."""
-
-_BY_PAYLOAD: Final = DecodeSpec({"index": "packets"})
-"""Under which packet indexes are kept: they depend on no setting."""
 
 
 class VideoMediaIO(MediaIO[Video]):
@@ -65,11 +64,13 @@ class VideoMediaIO(MediaIO[Video]):
         frame_multiple: With "fps", the number is rounded down to a multiple of this.
         video_backend: "pyav"; or "torchcodec" for MP4, MOV, Matroska and WebM, which gives the same frames by the
             system's FFmpeg. Everything else is then still decoded by PyAV, and so its reference's spec says. "auto" and
-            None mean "pyav". A request cannot choose "torchcodec" where the operator has not.
+            None mean "pyav". A request cannot choose "torchcodec" where the operator has not. Pictures
+            sent as videos (WebP, a still AVIF) are decoded by Pillow all the same.
         index_cache: Where packet indexes are kept, so that a second decode of a payload does not read all its packets
-            again. May be shared by any number of decoders. None keeps none.
-        decoder_threads: Threads of one decode, each over its own part of the video. More than one pay where cores
-            would be idle otherwise, and change no pixel.
+            again. May be shared by any number of decoders. None takes that of the connector which makes the reference;
+            without a connector none is kept.
+        decoder_threads: Threads of one decode, each over its own part of the video. They change no pixel. None takes
+            as many as there are cores that no other decode of this process uses when this one begins, one at least.
         limits: The limits on videos are taken from here.
 
     Raises:
@@ -93,12 +94,12 @@ class VideoMediaIO(MediaIO[Video]):
         frame_multiple: int = 1,
         video_backend: str | None = None,
         index_cache: PacketIndexCache | None = None,
-        decoder_threads: int = 1,
+        decoder_threads: int | None = None,
         limits: Limits | None = None,
     ) -> None:
         self._limits = DEFAULT_LIMITS if limits is None else limits
         self._cache = index_cache
-        self._threads = _count("decoder_threads", decoder_threads)
+        self._threads = None if decoder_threads is None else _count("decoder_threads", decoder_threads)
         self._backend = backends.configured(video_backend)
         wants_all = num_frames == -1 and type(num_frames) is int
         self._policy = ("all" if wants_all else "uniform") if sampling is None else sampling
@@ -136,35 +137,52 @@ class VideoMediaIO(MediaIO[Video]):
     @classmethod
     def merge_kwargs(cls, default: Mapping[str, Any] | None, runtime: Mapping[str, Any] | None) -> dict[str, Any]:
         """As `MediaIO.merge_kwargs`; besides, a request that names one of ``num_frames`` and ``fps`` alone removes the
-        other from the defaults.
+        other from the defaults, and a default ``sampling`` that would not read what it names.
         """
         system_ffmpeg.refuse_wish("video_backend", default, runtime, cls.modality)
         default, runtime = dict(default or {}), dict(runtime or {})
         for one, other in (("num_frames", "fps"), ("fps", "num_frames")):
             if one in runtime and other not in runtime:
                 default.pop(other, None)
+                if one not in READS.get(str(default.get("sampling")), (one,)):
+                    del default["sampling"]
         return super().merge_kwargs(default, runtime)
 
     def load_bytes_ref(self, data: bytes) -> MediaRef[Video]:
         """A reference to a video. Takes its key; opens and decodes nothing, and does not load PyAV.
 
-        Its spec names the backend that will decode. torchcodec is loaded, if it is that.
+        Its spec names the backend that will decode. torchcodec is loaded, if it is that. The spec of a WebP, or of a
+        still AVIF, says ``{"video_backend": "pillow"}`` whatever was asked for.
 
-        The memory that decoding takes is estimated for an MP4 of which a number of frames is wanted.
+        The memory that decoding takes is estimated for an MP4 or WebP of which a number of frames is wanted.
 
         Raises:
             PayloadTooLargeError: More bytes than `Limits.max_video_bytes`.
-            UnprocessableMediaError: Tables of an MP4 claim more than the payload can hold.
+            UnprocessableMediaError: Tables of an MP4 claim more than the payload can hold, or the chunks of a WebP more
+                than is allowed.
             ImportError: torchcodec is to decode it and cannot be loaded. The operator's fault.
         """
         self._check_size(len(data))
+        if picture_sequence.is_pictures(data, self._limits) and type(self).load_bytes is VideoMediaIO.load_bytes:
+            decoded_bytes = picture_sequence.check(data, self._limits, self._request.num_frames)
+            spec = self._spec.extend(video_backend=picture_sequence.BACKEND)
+            outline = partial(picture_sequence.outline, data, self._choose, self._limits)
+            return MediaRef(partial(self.load_bytes, data), data, spec, decoded_bytes=decoded_bytes, outline=outline)
         decoded_bytes = self._estimate(data)
-        spec = self._spec.extend(video_backend=backends.resolve(self._backend, data))
-        if self._cache is None:
-            return MediaRef(partial(self.load_bytes, data), data, spec, decoded_bytes=decoded_bytes)
+        backend = backends.resolve(self._backend, data)
+        spec = self._spec.extend(video_backend=backend)
+        cache = owners_store(PacketIndexCache) if self._cache is None else self._cache
         with shared_payload_digest(data):  # one reading for the key and for the index's
-            digest = derive_media_key(data, _BY_PAYLOAD)
-            return MediaRef(partial(self._load, data, digest), data, spec, decoded_bytes=decoded_bytes)
+            if type(self).load_bytes is not VideoMediaIO.load_bytes:  # a subclass's own way, of which nothing is known
+                return MediaRef(partial(self.load_bytes, data), data, spec, decoded_bytes=decoded_bytes)
+            indexes = IndexSource.of(data, cache, self._limits)
+            return MediaRef(
+                partial(self._load, data, indexes),
+                data,
+                spec,
+                decoded_bytes=decoded_bytes,
+                outline=partial(self._outline, data, indexes, backend),
+            )
 
     def _estimate(self, data: bytes) -> int | None:
         if identify(data) != "mov":
@@ -199,35 +217,49 @@ class VideoMediaIO(MediaIO[Video]):
             UnprocessableMediaError: Not a video of a supported format, nothing in it that decodes, or over a limit.
             DecodeStopped: The request was cancelled; noticed between packets.
         """
-        return self._load(data, None if self._cache is None else derive_media_key(data, _BY_PAYLOAD))
+        return self._load(data, IndexSource.of(data, self._cache, self._limits))
 
-    def _load(self, data: bytes, digest: bytes | None) -> Video:
+    def _load(self, data: bytes, indexes: IndexSource) -> Video:
         checkpoint()
+        if picture_sequence.is_pictures(data, self._limits):
+            with CORES.one():
+                return picture_sequence.decode(data, self._choose, self._limits)
         backend = backends.resolve(self._backend, data)
-        with backends.reading(backend, data, self._limits, threads=self._threads) as reader:
-            return self._read(reader, digest, backend)
+        with (
+            CORES.one(),
+            backends.reading(backend, data, self._limits, threads=self._threads) as reader,
+        ):
+            index = indexes.index(reader.scan)
+            ranks = self._choose(Clip(index.times, index.fps, index.duration))
+            with blamed_on_payload("the video cannot be decoded"):
+                frames, loaded = reader.read(index, ranks)
+        return frames, self._metadata(index, loaded, (frames.shape[2], frames.shape[1]), backend)
 
-    def _read(self, reader: Reader, digest: bytes | None, backend: str) -> Video:
-        index = None if self._cache is None or digest is None else self._cache.get(digest)
-        if index is None:
-            with blamed_on_payload("the video's packets cannot be read"):
-                index = reader.scan()
-            if self._cache is not None and digest is not None:
-                self._cache.put(digest, index)
+    def _outline(self, data: bytes, indexes: IndexSource, backend: str) -> VideoMetadata | None:
+        """What a decode will tell, unless a frame does not decode: learnt from packets and headers alone."""
+        from lazymedia.media.video.container import open_video
+        from lazymedia.media.video.index import scan
+        from lazymedia.media.video.upright import shown_size
+
+        with open_video(data, self._limits) as opened:
+            size = shown_size(data, opened)
+            if size is None:
+                return None
+            index = indexes.index(partial(scan, opened))
+        return self._metadata(index, self._choose(Clip(index.times, index.fps, index.duration)), size, backend)
+
+    def _metadata(self, index: PacketIndex, ranks: list[int], size: tuple[int, int], backend: str) -> VideoMetadata:
         times = index.times
-        ranks = self._choose(Clip(times, index.fps, index.duration))
-        with blamed_on_payload("the video cannot be decoded"):
-            frames, loaded = reader.read(index, ranks)
-        return frames, VideoMetadata(
+        return VideoMetadata(
             total_num_frames=index.total,
             fps=index.fps,
             duration=index.duration,
-            frames_indices=loaded,
-            timestamps=[times[rank] for rank in loaded],
-            width=frames.shape[2],
-            height=frames.shape[1],
+            frames_indices=ranks,
+            timestamps=[times[rank] for rank in ranks],
+            width=size[0],
+            height=size[1],
             video_backend=backend,
-            do_sample_frames=loaded == list(range(index.total)),
+            do_sample_frames=ranks == list(range(index.total)),
         )
 
     def _choose(self, clip: Clip) -> list[int]:

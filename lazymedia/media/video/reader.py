@@ -11,11 +11,12 @@ the decoder to skip, where it does that exactly.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from lazymedia.media.cores import CORES
 from lazymedia.media.video.container import Opened, check_frame_size, check_transfer, open_video
 from lazymedia.media.video.faults import refused
 from lazymedia.media.video.index import PacketIndex, packets_of, scan
@@ -48,7 +49,7 @@ class _DamagedError(Exception):
 class Reader:
     """Decodes the frames of one payload. For one thread, used as a context manager."""
 
-    def __init__(self, data: bytes, limits: Limits, opened: Opened, stack: ExitStack, threads: int) -> None:
+    def __init__(self, data: bytes, limits: Limits, opened: Opened, stack: ExitStack, threads: int | None) -> None:
         self._data = data
         self._limits = limits
         self._threads = threads
@@ -67,7 +68,7 @@ class Reader:
             UnprocessableMediaError: As `lazymedia.media.video.index.scan`.
             DecodeStopped: The request was cancelled.
         """
-        index = scan(self._opened, self._limits)
+        index = scan(self._opened)
         self._packets, self._position = None, index.packets
         return index
 
@@ -85,17 +86,24 @@ class Reader:
         taken = Taken(index, ranks, self._limits)
         stretches = plan(index, distinct)
         self._check_walk(stretches)
-        here, *elsewhere = shares(stretches, self._threads)
-        run_all(
-            partial(self.run, index, here, taken),
-            [partial(self._run_apart, index, share, taken) for share in elsewhere],
-        )
+        with self._others(len(stretches)) as others:
+            here, *elsewhere = shares(stretches, 1 + others)
+            run_all(
+                partial(self.run, index, here, taken),
+                [partial(self._run_apart, index, share, taken) for share in elsewhere],
+            )
         if taken.missing and index.timed and any(stretch.start for stretch in stretches):
             # A key frame that is none (a refresh that takes several frames): begin one key frame earlier, once.
             again = plan(index, sorted(taken.missing), before=1)
             self._check_walk(again)
             self.run(index, again, taken)
         return taken.finish()
+
+    def _others(self, stretches: int) -> AbstractContextManager[int]:
+        """How many threads decode beside this one, for as long as the block lasts."""
+        if self._threads is not None:
+            return nullcontext(self._threads - 1)
+        return CORES.idle(stretches - 1)
 
     def _check_walk(self, stretches: list[Stretch]) -> None:
         walk = sum(stretch.stop - stretch.start + 1 for stretch in stretches)
@@ -106,7 +114,7 @@ class Reader:
             )
 
     def _run_apart(self, index: PacketIndex, stretches: list[Stretch], taken: Taken) -> None:
-        with reading(self._data, self._limits) as reader:
+        with reading(self._data, self._limits, threads=1) as reader:
             reader.run(index, stretches, taken)
 
     def run(self, index: PacketIndex, stretches: list[Stretch], taken: Taken) -> None:
@@ -133,7 +141,8 @@ class Reader:
 
     def _may_skip(self, index: PacketIndex) -> bool:
         codec = self._opened.stream.codec_context
-        return index.timed and not index.layered and codec.name in SKIPS_EXACTLY and codec.field_order in _PROGRESSIVE
+        told = index.timed and not index.layered and not index.paired
+        return told and codec.name in SKIPS_EXACTLY and codec.field_order in _PROGRESSIVE
 
     def _frames(self, stretch: Stretch, taken: Taken, *, skips: bool) -> Iterator[VideoFrame]:
         """What a stretch decodes to. Leaves the decoder empty, unless it is abandoned."""
@@ -224,10 +233,11 @@ class Reader:
 
 
 @contextmanager
-def reading(data: bytes, limits: Limits, *, threads: int = 1) -> Iterator[Reader]:
+def reading(data: bytes, limits: Limits, *, threads: int | None = 1) -> Iterator[Reader]:
     """Open a payload to read frames from it; everything is closed with the block.
 
-    With more than one thread, stretches are decoded side by side, each thread with a decoder of its own.
+    With more than one thread, stretches are decoded side by side, each thread with a decoder of its own. None takes the
+    cores that no other decode uses.
 
     Raises:
         UnprocessableMediaError: As `open_video`.

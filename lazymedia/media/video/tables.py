@@ -26,6 +26,9 @@ _PARENTS: Final = frozenset(
 )
 """Boxes inside which FFmpeg looks for any other; "hoov" is what some cameras write for a moov in progress."""
 
+_ALPHA: Final = (b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha\0", b"urn:mpeg:hevc:2015:auxid:1\0")
+"""By which a track tells that it holds another one's alpha."""
+
 _ENTRY_BYTES: Final = {b"stts": 8, b"ctts": 8, b"stsc": 12, b"stco": 4, b"co64": 8, b"stss": 4}
 
 
@@ -34,7 +37,7 @@ def check_tables(data: bytes) -> None:
 
     Raises:
         UnprocessableMediaError: More samples than `MAX_SAMPLES`, a table longer than its box, boxes nested deeper or
-            more of them than any real file has.
+            more of them than any real file has; a compressed header, or a track of alpha, which are not supported.
     """
     samples = 0
     for kind, body, end in _walk(data):
@@ -48,6 +51,9 @@ def check_tables(data: bytes) -> None:
             samples += struct.unpack_from(">I", data, body + 8)[0]
         elif kind == b"trun" and body + 8 <= end:
             samples += struct.unpack_from(">I", data, body + 4)[0]
+        elif kind == b"stsd" and any(data.find(name, body, end) >= 0 for name in _ALPHA):
+            # FFmpeg takes such a track for a video like any other, and may call it the best.
+            raise refused("an animated AVIF with transparent frames is not supported")
         elif kind in _ENTRY_BYTES and body + 8 <= end:
             _check_fits(kind, _ENTRY_BYTES[kind], struct.unpack_from(">I", data, body + 4)[0], body + 8, end)
         if samples > MAX_SAMPLES:
@@ -103,4 +109,26 @@ def display_size(data: bytes) -> tuple[int, int] | None:
     return (width, height) if width and height else None
 
 
-__all__ = ["MAX_SAMPLES", "check_tables", "display_size"]
+def display_matrix(data: bytes, track: int) -> tuple[int, ...] | None:
+    """The nine numbers by which an MP4 has a track turned; None where its headers do not tell, or turn the whole movie
+    besides. ISO/IEC 14496-12, 8.2.2 and 8.3.2.
+    """
+    found = None
+    for kind, body, end in _walk(data):
+        if kind == b"mvhd" and end - body >= 100 and _matrix(data, end - 64) != _UNTURNED:
+            return None
+        if kind == b"tkhd" and end - body >= 84:
+            at = body + (20 if data[body] == 1 else 12)  # version 1 has longer times before it
+            if struct.unpack_from(">I", data, at)[0] == track:
+                found = _matrix(data, end - 44)
+    return found
+
+
+_UNTURNED: Final = (1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
+
+
+def _matrix(data: bytes, start: int) -> tuple[int, ...]:
+    return struct.unpack_from(">9i", data, start)
+
+
+__all__ = ["MAX_SAMPLES", "check_tables", "display_matrix", "display_size"]

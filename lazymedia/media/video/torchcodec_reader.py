@@ -80,7 +80,7 @@ class Reader(reader.Reader):
             self._walk(self._track.from_head(), stretch, index, taken)
 
     def _run_apart(self, index: PacketIndex, stretches: list[Stretch], taken: Taken) -> None:
-        with reading(self._data, self._limits) as apart:
+        with reading(self._data, self._limits, threads=1) as apart:
             apart.run(index, stretches, taken)
 
     def _first_frame(self, index: PacketIndex, taken: Taken) -> VideoFrame:
@@ -164,12 +164,15 @@ class _Track:
         self._decoder = stream.make_decoder(device="cpu", num_ffmpeg_threads=1)
 
     def _check_times(self, found: Any) -> None:
-        """All frames of the index are there, each at its time; and no others, unless a codec hides some."""
+        """All frames of the index are there, each at its time; and no others, unless a codec hides some, or fields have
+        times of their own.
+        """
         expected = np.asarray(self._index.pts, dtype=np.float64) * self._index.tick
         half = self._index.tick / 2
         places = np.searchsorted(found, expected - half)
         same = places[-1] < len(found) and bool((np.abs(found[places] - expected) < half).all())
-        if not same or (self._codec not in _HIDING and len(found) != len(expected)):
+        more = self._codec in _HIDING or self._index.paired
+        if not same or (not more and len(found) != len(expected)):
             raise refused("torchcodec finds frames at other times than PyAV")
 
     def from_head(self) -> _Frames:
@@ -245,7 +248,7 @@ def _plain(pixel_format: str) -> str:
 
 
 @contextmanager
-def reading(data: bytes, limits: Limits, *, threads: int = 1) -> Iterator[Reader]:
+def reading(data: bytes, limits: Limits, *, threads: int | None) -> Iterator[Reader]:
     """As `reader.reading`, for payloads that `system_ffmpeg.is_certain` holds to be so.
 
     Raises:

@@ -1,0 +1,39 @@
+"""How large the frames of a video will be once they are upright, told by its container.
+
+Comes in: a payload and its open container. Goes out: a size, or None where only a frame tells. Never here: a frame.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lazymedia.media.video.frames import turn_by
+from lazymedia.media.video.tables import display_matrix
+
+if TYPE_CHECKING:
+    from lazymedia.media.video.container import Opened
+
+_CLUSTER: Final = b"\x1f\x43\xb6\x75"
+"""Where the headers of a Matroska file end and its packets begin (RFC 9559, 5.1.3)."""
+
+_ROLL: Final = b"\x76\x75"
+"""ProjectionPoseRoll, by which Matroska turns a video (RFC 9559, 5.1.4.1.28.46)."""
+
+
+def shown_size(data: bytes, opened: Opened) -> tuple[int, int] | None:
+    """Width and height in pixels of the frames that a decode will give; None where the container does not tell.
+
+    A turn that the stream alone knows of (a supplemental message of H.264 or HEVC) is not seen.
+    """
+    codec = opened.stream.codec_context
+    if not codec.width or not codec.height:
+        return None
+    if opened.kind == "matroska" and _ROLL in data[: data.find(_CLUSTER)]:
+        return None  # or two other bytes that look alike
+    if opened.kind != "mov":
+        return codec.width, codec.height
+    matrix = display_matrix(data, opened.stream.id)
+    return None if matrix is None else turn_by(matrix).size(codec.width, codec.height)
+
+
+__all__ = ["shown_size"]

@@ -1,0 +1,158 @@
+"""What is known of a video or a clip before it is decoded, and that it is what the decode then tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lazymedia import MediaRef, PacketIndexCache, ReleasedError, UnprocessableMediaError
+from lazymedia.limits import Limits
+from lazymedia.media.audio import AudioMediaIO
+from lazymedia.media.video import VideoMediaIO
+from lazymedia.parse.video import parse_video_data
+from lazymedia.testing import make_audio, make_video
+from tests.media import videos
+from tests.media.videos import broken_packet
+
+TURNED: dict[str, dict[str, Any]] = {
+    "by a quarter": {"rotation": 90},
+    "by a half": {"rotation": 180},
+    "by three quarters": {"rotation": 270},
+    "by a quarter and mirrored": {"rotation": 90, "mirrored": True},
+    "by a quarter, fragmented": {"rotation": 90, "container_options": {"movflags": "frag_keyframe+empty_moov"}},
+    "by a quarter, QuickTime": {"rotation": 90, "container": "mov"},
+}
+
+
+@pytest.mark.parametrize("kind", videos.KINDS)
+def test_it_equals_what_the_decode_tells(kind: str) -> None:
+    ref = VideoMediaIO(num_frames=7).load_bytes_ref(videos.clip(kind))
+
+    outline = ref.outline()
+
+    assert not ref.is_decoded
+    assert outline == ref.decode()[1]
+
+
+@pytest.mark.parametrize("turn", TURNED)
+def test_sizes_are_those_of_upright_frames(turn: str) -> None:
+    ref = VideoMediaIO().load_bytes_ref(make_video(3, 96, 64, **TURNED[turn]))
+
+    outline = ref.outline()
+
+    assert outline is not None
+    frames, metadata = ref.decode()
+    assert (outline.width, outline.height) == (metadata.width, metadata.height) == (frames.shape[2], frames.shape[1])
+
+
+def test_a_turn_of_the_whole_movie_is_left_to_the_decode() -> None:
+    data = bytearray(make_video(3))
+    matrix = data.index(b"mvhd") + 4 + 36
+    data[matrix : matrix + 4] = (-1 << 16).to_bytes(4, "big", signed=True)
+
+    assert VideoMediaIO().load_bytes_ref(bytes(data)).outline() is None
+
+
+def test_a_matroska_with_a_projection_is_left_to_the_decode() -> None:
+    data = make_video(3, codec="libvpx-vp9", container="webm")
+    head = data.index(b"\x1f\x43\xb6\x75")
+    void = b"\xec\x82\x76\x75"  # an element that is to be skipped, with the bytes of a roll in it
+
+    assert VideoMediaIO().load_bytes_ref(data).outline() is not None
+    assert VideoMediaIO().load_bytes_ref(data[:head] + void + data[head:]).outline() is None
+
+
+def test_looking_and_decoding_read_the_packets_once() -> None:
+    cache = PacketIndexCache()
+    items = parse_video_data([VideoMediaIO(index_cache=cache).load_bytes_ref(make_video(50))], needs_metadata=True)
+    assert items is not None
+
+    assert items.get_metadata(0) == items.get_metadata(0)
+    assert items.get_frame_size(0) == (128, 64)
+    assert not items.get_raw(0).is_decoded  # type: ignore[attr-defined]  # a reference
+    assert items.get(0)[1] == items.get_metadata(0)
+    assert cache.scans == 1
+
+
+def test_once_decoded_it_is_what_was_loaded() -> None:
+    """A frame in the middle is broken."""
+    ref = VideoMediaIO(sampling="all").load_bytes_ref(broken_packet(make_video(30, codec="libx264", gop=10), 14))
+    items = parse_video_data([ref])
+    assert items is not None
+
+    told = items.get_metadata(0)
+    loaded = items.get_frames(0)
+
+    assert told is not None
+    now = items.get_metadata(0)
+    assert now is not None
+    assert len(now["frames_indices"]) == len(loaded)
+    assert set(now["frames_indices"]) < set(told["frames_indices"])
+
+
+def test_limits_and_damage_are_told_there_too() -> None:
+    long = VideoMediaIO(limits=Limits(max_video_seconds=0.5)).load_bytes_ref(make_video(50))
+    junk = VideoMediaIO().load_bytes_ref(b"\x1a\x45\xdf\xa3" + bytes(100))
+
+    with pytest.raises(UnprocessableMediaError, match=r"0\.5 seconds"):
+        long.outline()
+    with pytest.raises(UnprocessableMediaError):
+        junk.outline()
+
+
+def test_an_index_kept_for_others_is_held_against_ones_own_limit() -> None:
+    cache, data = PacketIndexCache(), make_video(50)
+    VideoMediaIO(index_cache=cache).load_bytes(data)
+    strict = VideoMediaIO(index_cache=cache, limits=Limits(max_video_seconds=0.5))
+
+    with pytest.raises(UnprocessableMediaError, match=r"0\.5 seconds"):
+        strict.load_bytes(data)
+    assert cache.scans == 1
+
+
+def test_forks_keep_it_and_mapped_and_released_references_have_none() -> None:
+    ref = MediaRef(lambda: "media", b"payload", outline=lambda: "outline")
+    fork, mapped = ref.fork(), ref.map(str.upper)
+    ref.release()
+
+    assert fork.outline() == "outline"
+    assert mapped.outline() is None
+    assert ref.outline() is None
+    with pytest.raises(ReleasedError):
+        ref.decode()
+
+
+def test_a_decoder_with_a_way_of_its_own_has_none() -> None:
+    class Cropping(VideoMediaIO):
+        def load_bytes(self, data: bytes) -> Any:
+            frames, metadata = super().load_bytes(data)
+            return frames[:, :10], metadata
+
+    ref = Cropping(index_cache=PacketIndexCache()).load_bytes_ref(make_video(3))
+
+    assert ref.outline() is None
+    assert ref.decode()[0].shape[1] == 10
+
+
+@pytest.mark.parametrize(
+    ("format_", "samples"),
+    [("WAV", 88_200), ("FLAC", 88_200), ("AIFF", 88_200), ("OGG", 88_200), ("M4A", 88_200), ("MP3", None)],
+)
+def test_clips_tell_their_rate_channels_and_length(format_: str, samples: int | None) -> None:
+    """An MP3's length is a guess from its bit rate, which is not passed on."""
+    ref = AudioMediaIO().load_bytes_ref(make_audio(2, 44_100, 2, format=format_))
+
+    told = ref.outline()
+
+    assert told is not None
+    assert not ref.is_decoded
+    assert (told.rate, told.channels, told.samples) == (44_100, 2, samples)
+
+
+def test_what_is_no_clip_has_no_outline_and_a_broken_header_is_told() -> None:
+    assert AudioMediaIO().load_bytes_ref(b"hello").outline() is None
+    with pytest.raises(UnprocessableMediaError, match="Matroska"):
+        AudioMediaIO().load_bytes_ref(b"\x1a\x45\xdf\xa3" + bytes(100)).outline()
+    with pytest.raises(UnprocessableMediaError, match="no audio"):
+        AudioMediaIO().load_bytes_ref(make_video(3)).outline()
