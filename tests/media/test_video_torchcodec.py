@@ -23,6 +23,7 @@ from lazymedia.media.video.torchcodec_reader import reading
 from lazymedia.testing.audio import make_audio
 from lazymedia.testing.video import make_video, read_frame_number, read_frame_numbers
 from tests.media import videos
+from tests.media.test_video_reported import ODD, odd
 from tests.media.test_video_safety import BAIT, PLAYLISTS
 from tests.media.torchcodec_here import load_or_skip
 
@@ -87,6 +88,15 @@ def test_every_kind_of_video_has_the_same_frames(kind: str, wanted: dict[str, An
     container = videos.KINDS[kind].get("container", "mp4")
 
     assert_same(videos.clip(kind), "pyav" if container in BY_PYAV else "torchcodec", **wanted)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ODD if kind.startswith(("fields", "both", "VP9", "fragments"))])
+def test_fields_and_headers_that_count_wrongly_are_the_same(kind: str) -> None:
+    frames, metadata = VideoMediaIO(sampling="all").load_bytes(odd(kind))
+    same_frames, same_metadata = by_torchcodec(sampling="all").load_bytes(odd(kind))
+
+    assert replace(same_metadata, video_backend="pyav") == metadata
+    assert np.array_equal(same_frames, frames)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
