@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Self, TypeVar, final
 
@@ -26,6 +26,7 @@ from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
 from lazymedia.fetch.http import make_ssl_context, open_pool
 from lazymedia.fetch.local_file import LocalRoot
+from lazymedia.fetch.own_addresses import own_addresses
 from lazymedia.fetch.owned import Ending, run_owned
 from lazymedia.fetch.registry import register_connector
 from lazymedia.fetch.resolve import Resolver
@@ -53,6 +54,8 @@ class MediaConnector(AsyncContextManagerMixin):
         allowed_local_media_path: The folder below which file URLs may be read. None refuses all file URLs.
         allowed_media_domains: Hosts that URLs may name, such as ``"example.com"``, ``"*.example.com"`` (sub-domains) or
             ``"example.com:443"``. None allows any host, no entry allows none. Addresses are judged in any case.
+        denied_media_domains: Hosts that URLs may not name, in the same form, whatever is allowed. Two entries deny a host
+            with its sub-domains, ``"example.com"`` and ``"*.example.com"``.
         allowed_networks: Otherwise refused networks, as CIDR texts such as ``"10.1.0.0/16"``. Hosts that are wholly
             inside may use any port and need no domain (``localhost``). Metadata services of clouds must be named one by
             one, with /32 or /128.
@@ -73,6 +76,7 @@ class MediaConnector(AsyncContextManagerMixin):
         *,
         allowed_local_media_path: str | os.PathLike[str] | None = None,
         allowed_media_domains: Iterable[str] | None = None,
+        denied_media_domains: Iterable[str] = (),
         allowed_networks: Iterable[str] = (),
         allowed_ports: Iterable[int] = (80, 443),
         client: object = None,
@@ -81,7 +85,7 @@ class MediaConnector(AsyncContextManagerMixin):
     ) -> None:
         self._limits = DEFAULT_LIMITS if limits is None else limits
         self._root = None if allowed_local_media_path is None else LocalRoot(allowed_local_media_path)
-        self._domains = DomainRules.of(allowed_media_domains)
+        self._domains = DomainRules.of(allowed_media_domains, denied_media_domains)
         self._policy = AddressPolicy.of(allowed_networks, allowed_ports)
         if client is not None and not trust_client:
             raise ValueError("a client of your own connects to any address; pass trust_client=True if that is safe")
@@ -112,7 +116,8 @@ class MediaConnector(AsyncContextManagerMixin):
     @asynccontextmanager
     async def _open_transport(self, files: CapacityLimiter) -> AsyncIterator[Transport]:
         ssl_context = await run_in_thread(make_ssl_context, files)  # reads the machine's certificates
-        async with open_pool(Resolver(self._policy), self._limits, ssl_context) as transport:
+        policy = replace(self._policy, own=await run_in_thread(own_addresses, files))
+        async with open_pool(Resolver(policy), self._limits, ssl_context) as transport:
             yield transport
 
     async def fetch_image(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:
