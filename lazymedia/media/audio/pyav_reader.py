@@ -171,13 +171,15 @@ def _grid(stream: Any, data: bytes, kind: Format) -> Grid | None:
         return None
     if stream.codec_context.codec.canonical_name != "aac" or stream.time_base != Fraction(1, stream.rate):
         return None
-    times = [entry.timestamp for entry in stream.index_entries]
-    if len(times) < 2:
+    entries = stream.index_entries
+    if len(entries) < 2:
         return None
-    step = times[1] - times[0]
+    start = entries[0].timestamp
+    step = entries[1].timestamp - start
+    times = (entry.timestamp for entry in entries)  # of an hour, a list would take megabytes
     if step not in _AAC_FRAMES or any(later - sooner != step for sooner, later in pairwise(times)):
         return None
-    return Grid(stream.rate, times[0], step, len(times))
+    return Grid(stream.rate, start, step, len(entries))
 
 
 def _check_links(data: bytes, kind: Format) -> None:
