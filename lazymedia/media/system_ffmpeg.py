@@ -73,17 +73,31 @@ def open_track(data: bytes, number: int) -> tuple[Any, Any]:
         ImportError: As `load`.
         Exception: torchcodec's own, where the payload cannot be opened or has no such track.
     """
-    decoders = load()
+    demuxer = load().Demuxer(_tensor(data), streams=number)
+    (track,) = demuxer.streams
+    return demuxer, track
+
+
+def open_audio(data: bytes, number: int) -> Any:
+    """A decoder of torchcodec's for stretches of time of one track of a payload that `is_certain`. It changes neither
+    the rate nor the channels.
+
+    Raises:
+        ImportError: As `load`.
+        Exception: torchcodec's own, where the payload cannot be opened or the track is no audio.
+    """
+    return load().AudioDecoder(_tensor(data), stream_index=number)
+
+
+def _tensor(data: bytes) -> Any:
+    """A payload as torch has it, without a copy."""
     import torch
 
     # torch warns, once, of memory that may not be written to. torchcodec would silence it likewise, in any thread at
     # any time, and two threads that do so at once leave the process's filters changed.
     with _silencing, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        tensor = torch.frombuffer(data, dtype=torch.uint8)
-    demuxer = decoders.Demuxer(tensor, streams=number)
-    (track,) = demuxer.streams
-    return demuxer, track
+        return torch.frombuffer(data, dtype=torch.uint8)
 
 
 def refuse_wish(
@@ -171,4 +185,4 @@ _CHECKS: Final[Mapping[str, Callable[[bytes], bool]]] = MappingProxyType(
     {"mov": _is_mov, "matroska": _is_matroska, "wav": _is_wav, "flac": _is_flac, "ogg": _is_ogg}
 )
 
-__all__ = ["NAME", "is_certain", "load", "open_track", "other_codec", "refuse_wish", "require_installed"]
+__all__ = ["NAME", "is_certain", "load", "open_audio", "open_track", "other_codec", "refuse_wish", "require_installed"]

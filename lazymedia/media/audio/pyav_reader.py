@@ -10,7 +10,8 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from fractions import Fraction
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import av
@@ -51,8 +52,28 @@ _DEMUXER_OPTIONS: Final = {
     "max_streams": "64",
 }
 
+_AAC_FRAMES: Final = {960, 1024, 1920, 2048}
+"""Samples per channel in a frame of AAC; twice as many with SBR."""
+
 _UNDECODABLE_START: Final = 64
 """Packets that a recording which may begin anywhere can lose before its first whole frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Packets that follow each other without a gap, all of one length.
+
+    Attributes:
+        rate: Hz, of the samples and of their times.
+        start: Of the first packet, in samples. Below zero where a codec primes its decoder.
+        step: Samples per channel in a packet.
+        count: Packets.
+    """
+
+    rate: int
+    start: int
+    step: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +84,13 @@ class Track:
         number: Its place in the container.
         codec: FFmpeg's name of what it is coded in.
         other_codec: As `lazymedia.media.system_ffmpeg.other_codec`.
+        grid: When its packets come, for AAC in an MP4 whose tables tell of each; otherwise None.
     """
 
     number: int
     codec: str
     other_codec: str | None
+    grid: Grid | None
 
 
 def judge(data: bytes, kind: Format, limits: Limits) -> Track:
@@ -81,7 +104,7 @@ def judge(data: bytes, kind: Format, limits: Limits) -> Track:
     with _open(data, kind) as container:
         stream = _judged(container, kind, limits)
         codec = stream.codec_context.codec.canonical_name
-        return Track(stream.index, codec, system_ffmpeg.other_codec(container))
+        return Track(stream.index, codec, system_ffmpeg.other_codec(container), _grid(stream, data, kind))
 
 
 @contextmanager
@@ -136,6 +159,27 @@ def _promised(stream: Any, kind: Format) -> int | None:
     if not kind.declared_length or stream.duration is None or stream.time_base is None or not stream.rate:
         return None
     return int(stream.duration * stream.time_base * stream.rate)
+
+
+def _grid(stream: Any, data: bytes, kind: Format) -> Grid | None:
+    """The packets of a track, if the demuxer knows all of them, and only one description of AAC with a bounded frame.
+
+    A movie in fragments knows of later packets only when it comes to them, and each description of samples may bring
+    another rate.
+    """
+    if kind.demuxer != "mov" or b"moof" in data or data.count(b"mp4a") != 1 or not stream.rate:
+        return None
+    if stream.codec_context.codec.canonical_name != "aac" or stream.time_base != Fraction(1, stream.rate):
+        return None
+    entries = stream.index_entries
+    if len(entries) < 2:
+        return None
+    start = entries[0].timestamp
+    step = entries[1].timestamp - start
+    times = (entry.timestamp for entry in entries)  # of an hour, a list would take megabytes
+    if step not in _AAC_FRAMES or any(later - sooner != step for sooner, later in pairwise(times)):
+        return None
+    return Grid(stream.rate, start, step, len(entries))
 
 
 def _check_links(data: bytes, kind: Format) -> None:
@@ -233,4 +277,4 @@ def _floats(frame: Any, channels: int) -> Samples:
     return to_floats(array)
 
 
-__all__ = ["Track", "judge", "open_source", "read_header"]
+__all__ = ["Grid", "Track", "judge", "open_source", "read_header"]
