@@ -156,3 +156,13 @@ def test_what_is_no_clip_has_no_outline_and_a_broken_header_is_told() -> None:
         AudioMediaIO().load_bytes_ref(b"\x1a\x45\xdf\xa3" + bytes(100)).outline()
     with pytest.raises(UnprocessableMediaError, match="no audio"):
         AudioMediaIO().load_bytes_ref(make_video(3)).outline()
+
+
+@pytest.mark.parametrize(("at", "size"), [(12, 4), (10, 2)], ids=["rate", "channels"])
+def test_a_clip_of_no_rate_or_no_channels_has_a_broken_header(at: int, size: int) -> None:
+    data = bytearray(make_audio(0.1))
+    start = data.index(b"fmt ") + at
+    data[start : start + size] = bytes(size)
+
+    with pytest.raises(UnprocessableMediaError, match="no rate or no channels"):
+        AudioMediaIO().load_bytes_ref(bytes(data)).outline()
