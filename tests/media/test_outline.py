@@ -166,3 +166,36 @@ def test_a_clip_of_no_rate_or_no_channels_has_a_broken_header(at: int, size: int
 
     with pytest.raises(UnprocessableMediaError, match="no rate or no channels"):
         AudioMediaIO().load_bytes_ref(bytes(data)).outline()
+
+
+def grown(data: bytes, *boxes: bytes, by: bytes) -> bytes:
+    """An MP4 whose boxes, each inside the one before, are longer, with more bytes at the end of the last."""
+    spoilt = bytearray(data)
+    for kind in boxes:
+        start = data.index(kind) - 4
+        size = int.from_bytes(data[start : start + 4], "big")
+        spoilt[start : start + 4] = (size + len(by)).to_bytes(4, "big")
+    spoilt[start + size : start + size] = by
+    return bytes(spoilt)
+
+
+def movie(data: bytes) -> bytes:
+    start = data.index(b"moov") - 4
+    return data[start : start + int.from_bytes(data[start : start + 4], "big")]
+
+
+@pytest.mark.parametrize("rotation", [0, 90])
+def test_a_track_header_with_more_bytes_than_it_needs(rotation: int) -> None:
+    ref = VideoMediaIO().load_bytes_ref(
+        grown(make_video(3, rotation=rotation), b"moov", b"trak", b"tkhd", by=b"\0" * 16)
+    )
+
+    assert ref.outline() == ref.decode()[1]
+
+
+@pytest.mark.parametrize("rotation", [0, 90])
+def test_a_second_movie_is_left_to_the_decode(rotation: int) -> None:
+    ref = VideoMediaIO().load_bytes_ref(make_video(3, rotation=rotation) + movie(make_video(3, rotation=90 - rotation)))
+
+    assert ref.outline() is None
+    assert ref.decode()[1].total_num_frames == 3
