@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media.image import ImageMediaIO
 from lazymedia.media.video import VideoMediaIO
 from lazymedia.testing.video import draw_frame
@@ -56,3 +57,20 @@ def test_exif_turns_the_frames_of_motion_jpeg(orientation: int, container: str) 
     for frame, picture in zip(frames, pictures, strict=True):
         as_picture = np.asarray(ImageMediaIO(output="array").load_bytes(picture))
         assert np.abs(frame.astype(int) - as_picture).mean() < 8  # another converter, and the same way up
+
+
+def test_each_frame_is_turned_by_its_own_matrix() -> None:
+    pictures = [jpeg(number, orientation) for number, orientation in enumerate((1, 3, 1))]
+
+    frames, _ = VideoMediaIO().load_bytes_ref(film(*pictures)).decode()
+
+    for frame, picture in zip(frames, pictures, strict=True):
+        as_picture = np.asarray(ImageMediaIO(output="array").load_bytes(picture))
+        assert np.abs(frame.astype(int) - as_picture).mean() < 8
+
+
+def test_a_turn_that_changes_the_size_in_the_middle_is_refused() -> None:
+    data = film(jpeg(0, 1), jpeg(1, 6))
+
+    with pytest.raises(UnprocessableMediaError, match="size of the video's frames changes"):
+        VideoMediaIO().load_bytes_ref(data).decode()
