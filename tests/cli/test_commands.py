@@ -138,6 +138,7 @@ def test_bad_usage_is_status_two(arguments: list[str], capsys: pytest.CaptureFix
         (["probe", "data:,x", "--media-io-kwargs", '{"image": {"bogus": 1}}'], "bogus"),
         (["probe", "data:,x", "--media-io-kwargs", '{"image": {"image_mode": "Z"}}'], "image_mode"),
         (["probe", "data:,x", "--media-io-kwargs", '{"image": 5}'], "lazymedia probe:"),
+        (["probe", "data:,x", "--media-io-kwargs", '{"video": {"index_cache": 5}}'], "index_cache"),
         (["fetch", "data:,x", "-o", "README.md"], "README.md"),
     ],
 )

@@ -156,3 +156,46 @@ def test_what_is_no_clip_has_no_outline_and_a_broken_header_is_told() -> None:
         AudioMediaIO().load_bytes_ref(b"\x1a\x45\xdf\xa3" + bytes(100)).outline()
     with pytest.raises(UnprocessableMediaError, match="no audio"):
         AudioMediaIO().load_bytes_ref(make_video(3)).outline()
+
+
+@pytest.mark.parametrize(("at", "size"), [(12, 4), (10, 2)], ids=["rate", "channels"])
+def test_a_clip_of_no_rate_or_no_channels_has_a_broken_header(at: int, size: int) -> None:
+    data = bytearray(make_audio(0.1))
+    start = data.index(b"fmt ") + at
+    data[start : start + size] = bytes(size)
+
+    with pytest.raises(UnprocessableMediaError, match="no rate or no channels"):
+        AudioMediaIO().load_bytes_ref(bytes(data)).outline()
+
+
+def grown(data: bytes, *boxes: bytes, by: bytes) -> bytes:
+    """An MP4 whose boxes, each inside the one before, are longer, with more bytes at the end of the last."""
+    spoilt = bytearray(data)
+    for kind in boxes:
+        start = data.index(kind) - 4
+        size = int.from_bytes(data[start : start + 4], "big")
+        spoilt[start : start + 4] = (size + len(by)).to_bytes(4, "big")
+    spoilt[start + size : start + size] = by
+    return bytes(spoilt)
+
+
+def movie(data: bytes) -> bytes:
+    start = data.index(b"moov") - 4
+    return data[start : start + int.from_bytes(data[start : start + 4], "big")]
+
+
+@pytest.mark.parametrize("rotation", [0, 90])
+def test_a_track_header_with_more_bytes_than_it_needs(rotation: int) -> None:
+    ref = VideoMediaIO().load_bytes_ref(
+        grown(make_video(3, rotation=rotation), b"moov", b"trak", b"tkhd", by=b"\0" * 16)
+    )
+
+    assert ref.outline() == ref.decode()[1]
+
+
+@pytest.mark.parametrize("rotation", [0, 90])
+def test_a_second_movie_is_left_to_the_decode(rotation: int) -> None:
+    ref = VideoMediaIO().load_bytes_ref(make_video(3, rotation=rotation) + movie(make_video(3, rotation=90 - rotation)))
+
+    assert ref.outline() is None
+    assert ref.decode()[1].total_num_frames == 3

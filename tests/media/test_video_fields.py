@@ -15,7 +15,7 @@ from tests.media.odd_clips import in_fields
 
 
 def sequence(
-    *, order: int = 2, profile: int = 77, planes: bool = False, fields: bool = True, number_bits: int = 4
+    *, order: int = 2, profile: int = 77, planes: bool = False, fields: bool = True, number_bits: int = 4, cycles: int = 2
 ) -> bytes:
     bits = Bits().put(profile, 8).put(0, 8).put(30, 8).code(0)
     if profile == 244:
@@ -28,7 +28,9 @@ def sequence(
     if order == 0:
         bits.code(4)
     elif order == 1:
-        bits.put(0, 1).code(3).code(4).code(2).code(5).code(6)
+        bits.put(0, 1).code(3).code(4).code(cycles)
+        for cycle in range(cycles):
+            bits.code(5 + cycle % 2)
     bits.code(1).put(0, 1).code(7).code(1).put(not fields, 1)
     return unit(0x67, bits.put(0, 4).closed())
 
@@ -81,6 +83,26 @@ def test_parameters_may_come_with_the_first_packet() -> None:
 def test_without_fields_nothing_is_read() -> None:
     assert told(sequence(fields=False) + PICTURE, *[slice_(0, parity) for parity in (0, 1, 0)]) == [False] * 3
     assert told(b"", slice_(0, 0), slice_(0, 1)) == [False] * 2
+
+
+@pytest.mark.parametrize("lengths", [False, True])
+def test_a_packet_of_many_empty_units_is_not_read_to_its_end(*, lengths: bool) -> None:
+    sets = sequence()[4:], PICTURE[4:]
+    avcc = b"\1\x4d\0\x1e\xfc" + b"".join(b"\1" + len(part).to_bytes(2, "big") + part for part in sets)  # lengths of 1 byte
+    parameters, empty = (avcc, b"\0") if lengths else (sequence() + PICTURE, b"\0\0\1")
+    first, second = (slice_(0, parity)[4:] for parity in (0, 1))
+
+    def before(part: bytes) -> bytes:
+        return (bytes([len(part)]) if lengths else b"\0\0\1") + part
+
+    assert told(parameters, before(first), 10 * empty + before(second)) == [False, True]
+    assert told(parameters, before(first), 1000 * empty + before(second)) == [False, False]
+
+
+def test_a_parameter_set_of_many_codes_is_not_read_to_its_end() -> None:
+    fields = slice_(0, 0), slice_(0, 1)
+    assert told(sequence(order=1, cycles=200) + PICTURE, *fields) == [False, True]
+    assert told(sequence(order=1, cycles=20_000) + PICTURE, *fields) == [False, False]
 
 
 @pytest.mark.parametrize("interlaced", [False, True])

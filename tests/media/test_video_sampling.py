@@ -155,3 +155,9 @@ def test_policies_choose_as_many_as_the_processors_choose(ours: Any, name: str) 
             expected = mirrored(processor, made, num_frames=number)
             if expected and number <= total:
                 assert ours(made, Request(num_frames=number)) == expected, (total, number)
+
+
+@pytest.mark.parametrize("fps", [5e-324, 1e-9, 0.003])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_rate_of_hardly_anything_takes_a_frame(policy: str, fps: float) -> None:
+    assert POLICIES[policy](clip(400, 1.0), Request(fps=fps))

@@ -28,6 +28,8 @@ def outline(data: bytes, limits: Limits) -> AudioHeader | None:
         return None
     told = header.read_header(data, kind)
     if told is not None:
+        if not told.rate or not told.channels:
+            raise refused(f"the header of the {kind.name} audio tells no rate or no channels")
         return told
     try:
         if kind.backend == "soundfile":

@@ -10,6 +10,7 @@ Syntax as in ITU-T H.264, 7.3.2.1.1 (sequence), 7.3.2.2 (picture), 7.3.3 (slice)
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -23,6 +24,16 @@ _HIGH: Final = frozenset({100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 13
 
 _LOOK: Final = 4096
 """Bytes of a packet in which its first slice begins; delimiters, parameter sets and messages come before."""
+
+_UNITS: Final = 64
+"""Units that are looked at in a packet; a camera writes ten at most before its first slice. Empty ones would cost a
+millisecond a packet."""
+
+_SETS: Final = 286
+"""Parameter sets that are looked at: as many as avcC has numbers for."""
+
+_SET: Final = 1024
+"""Bytes of a parameter set that are read; every bit of a longer one would cost a pass over all of it."""
 
 _HEADER: Final = 64
 """Bytes that are read of a unit: more than any slice header needs up to its field flags."""
@@ -76,7 +87,7 @@ class FieldPairs:
         self._pending: tuple[int, bool] | None = None
         self._begun = False
         units = _of_avcc(parameters) if self._length_bytes else _behind_start_codes(parameters)
-        for unit in units:
+        for unit in islice(units, _SETS):
             self._learn(unit)
 
     def is_second(self, packet: Packet[VideoStream] | bytes) -> bool:
@@ -85,7 +96,8 @@ class FieldPairs:
             return False  # frames are all that there is
         head = bytes(memoryview(packet)[:_LOOK])
         first, self._begun = not self._begun, True
-        for unit in _behind_lengths(head, self._length_bytes) if self._length_bytes else _behind_start_codes(head):
+        units = _behind_lengths(head, self._length_bytes) if self._length_bytes else _behind_start_codes(head)
+        for unit in islice(units, _UNITS):
             if first:
                 self._learn(unit)
             if unit[:1] and unit[0] & 31 in _SLICES:
@@ -102,7 +114,7 @@ class FieldPairs:
         kind = unit[0] & 31 if unit else 0
         try:
             if kind == _SEQUENCE:
-                found = _sequence(_Bits(unit))
+                found = _sequence(_Bits(unit[:_SET]))
                 if found is not None:
                     self._sequences[found[0]] = found[1:]
             elif kind == _PICTURE:

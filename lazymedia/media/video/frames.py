@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy import typing as npt
@@ -40,9 +40,20 @@ class Turn:
 
 
 def turn_of(frame: VideoFrame) -> Turn:
-    """What the frame's display matrix asks for."""
-    data: Any = frame.side_data.get("DISPLAYMATRIX")
+    """What the frame's display matrix asks for.
+
+    PyAV 18 cannot list what goes with a frame once FFmpeg 8 puts a kind there that it has no name for: EXIF of a JPEG,
+    views of MV-HEVC, LCEVC. It then tells the angle alone, by which a mirrored picture is turned and not mirrored.
+    """
+    try:
+        data: Any = frame.side_data.get("DISPLAYMATRIX")
+    except ValueError:
+        return turn_by(_MATRICES[round(frame.rotation / 90) % 4])
     return Turn() if data is None else turn_by([int(part) for part in np.frombuffer(data, dtype=np.int32)])
+
+
+_MATRICES: Final = ((1, 0, 0, 0, 1), (0, -1, 0, 1, 0), (-1, 0, 0, 0, -1), (0, 1, 0, -1, 0))
+"""Display matrices of a turn by no, one, two and three quarters, counterclockwise."""
 
 
 def turn_by(matrix: Sequence[int]) -> Turn:

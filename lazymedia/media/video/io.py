@@ -74,6 +74,7 @@ class VideoMediaIO(MediaIO[Video]):
         limits: The limits on videos are taken from here.
 
     Raises:
+        TypeError: No `PacketIndexCache` where one belongs.
         ValueError: A setting that is not one of these.
         ImportError: torchcodec is asked for and not installed. Whether it can be loaded is found out by
             `load_bytes_ref`, before it makes a key.
@@ -98,6 +99,8 @@ class VideoMediaIO(MediaIO[Video]):
         limits: Limits | None = None,
     ) -> None:
         self._limits = DEFAULT_LIMITS if limits is None else limits
+        if index_cache is not None and not isinstance(index_cache, PacketIndexCache):
+            raise TypeError("index_cache must be a PacketIndexCache")
         self._cache = index_cache
         self._threads = None if decoder_threads is None else _count("decoder_threads", decoder_threads)
         self._backend = backends.configured(video_backend)

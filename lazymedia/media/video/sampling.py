@@ -164,7 +164,7 @@ def glm4v(clip: Clip, request: Request) -> list[int]:
     elif int(300 * fps) >= clip.total:
         chosen = list(range(clip.total))
     else:
-        spread = np.linspace(0, duration, int(300 * fps), endpoint=True)
+        spread = np.linspace(0, duration, max(1, int(300 * fps)), endpoint=True)
         chosen = [min(last, math.ceil(second * clip.rate)) for second in spread]
     unique = list(dict.fromkeys(chosen))
     return unique + unique[-1:] if len(unique) % 2 else unique

@@ -110,18 +110,22 @@ def display_size(data: bytes) -> tuple[int, int] | None:
 
 
 def display_matrix(data: bytes, track: int) -> tuple[int, ...] | None:
-    """The nine numbers by which an MP4 has a track turned; None where its headers do not tell, or turn the whole movie
-    besides. ISO/IEC 14496-12, 8.2.2 and 8.3.2.
+    """The nine numbers by which an MP4 has a track turned; None where its headers do not tell, tell twice, or turn
+    the whole movie besides. ISO/IEC 14496-12, 8.2.2 and 8.3.2.
     """
-    found = None
+    found: list[tuple[int, ...]] = []
+    movies = 0
     for kind, body, end in _walk(data):
-        if kind == b"mvhd" and end - body >= 100 and _matrix(data, end - 64) != _UNTURNED:
-            return None
-        if kind == b"tkhd" and end - body >= 84:
-            at = body + (20 if data[body] == 1 else 12)  # version 1 has longer times before it
-            if struct.unpack_from(">I", data, at)[0] == track:
-                found = _matrix(data, end - 44)
-    return found
+        later = 12 if data[body : body + 1] == b"\1" else 0  # version 1 has longer times before all that counts
+        if kind == b"mvhd" and end - body >= 100 + later:
+            movies += 1
+            if _matrix(data, body + later + 36) != _UNTURNED:
+                return None
+        if kind == b"tkhd" and end - body >= 84 + later:
+            if struct.unpack_from(">I", data, body + (20 if later else 12))[0] == track:
+                found.append(_matrix(data, body + later + 40))
+    # FFmpeg passes over a second movie, and of two headers of a track only one counts.
+    return found[0] if movies == len(found) == 1 else None
 
 
 _UNTURNED: Final = (1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)

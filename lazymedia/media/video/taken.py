@@ -38,7 +38,6 @@ class Taken:
         self._present = [False] * len(ranks)
         self._pixels: Pixels | None = None
         self._stored: tuple[int, int] = (0, 0)
-        self._turn = Turn()
         self._lock = threading.Lock()
         self._counted = 0
         self.fault: Exception | None = None
@@ -68,13 +67,15 @@ class Taken:
             rank, self._counted = self._counted, self._counted + 1
         if rank is None or rank not in self._places or frame.is_corrupt:
             return
+        turn = turn_of(frame)  # of each its own: whose comes first is not certain where threads decode
         with self._lock:
             if self._pixels is None:
-                self._pixels = self._room_for(frame)
+                self._pixels = self._room_for(frame, turn)
             first, *others = self._places.pop(rank)
-        if (frame.width, frame.height) != self._stored:
+        stored, upright = (frame.width, frame.height), turn.size(frame.width, frame.height)
+        if stored != self._stored or upright != self._pixels.shape[2:0:-1]:
             raise refused("the size of the video's frames changes in its middle")
-        write_rgb(frame, self._turn, self._pixels[first])
+        write_rgb(frame, turn, self._pixels[first])
         self._present[first] = True
         for place in others:
             self._pixels[place] = self._pixels[first]
@@ -91,10 +92,9 @@ class Taken:
         ranks = [rank for rank, present in zip(self._ranks, self._present) if present]
         return (self._pixels[self._present] if self._places else self._pixels), ranks
 
-    def _room_for(self, frame: VideoFrame) -> Pixels:
-        self._turn = turn_of(frame)
+    def _room_for(self, frame: VideoFrame, turn: Turn) -> Pixels:
         self._stored = (frame.width, frame.height)
-        width, height = self._turn.size(frame.width, frame.height)
+        width, height = turn.size(frame.width, frame.height)
         size = len(self._ranks) * height * width * 3
         if size > self._limits.max_request_decoded_bytes:
             raise refused(

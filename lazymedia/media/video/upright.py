@@ -19,6 +19,9 @@ _CLUSTER: Final = b"\x1f\x43\xb6\x75"
 _ROLL: Final = b"\x76\x75"
 """ProjectionPoseRoll, by which Matroska turns a video (RFC 9559, 5.1.4.1.28.46)."""
 
+_EXIF: Final = b"Exif\0\0"
+"""How EXIF begins within a JPEG."""
+
 
 def shown_size(data: bytes, opened: Opened) -> tuple[int, int] | None:
     """Width and height in pixels of the frames that a decode will give; None where the container does not tell.
@@ -28,6 +31,8 @@ def shown_size(data: bytes, opened: Opened) -> tuple[int, int] | None:
     codec = opened.stream.codec_context
     if not codec.width or not codec.height:
         return None
+    if opened.codec == "mjpeg" and _EXIF in data:
+        return None  # FFmpeg turns each picture by its own EXIF
     if opened.kind == "matroska" and _ROLL in data[: data.find(_CLUSTER)]:
         return None  # or two other bytes that look alike
     if opened.kind != "mov":
