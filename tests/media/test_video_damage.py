@@ -12,6 +12,7 @@ import pytest
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.video import VideoMediaIO
+from lazymedia.media.video.io import Video
 from lazymedia.testing.video import make_video, read_frame_numbers
 from tests.media import videos
 from tests.media.videos import broken_packet
@@ -126,3 +127,31 @@ def test_random_damage_gives_frames_or_an_error(kind: str) -> None:
             assert 0 < len(frames) == len(metadata.frames_indices) <= 5
             assert np.isfinite([metadata.fps, metadata.duration, *metadata.timestamps]).all()
     assert "frames" in outcomes
+
+
+@pytest.mark.parametrize("kind", ["H.264, B-pyramid", "H.264, MPEG-TS", "HEVC, closed GOP", "VP9", "MPEG-4"])
+def test_what_damage_leaves_does_not_depend_on_the_number_of_threads(kind: str) -> None:
+    """A decoder that met a broken frame may show later ones otherwise, and which it meets is a matter of threads."""
+    whole = videos.clip(kind)
+    rng = random.Random(kind)
+    compared = 0
+    for _ in range(25):
+        data = bytearray(whole)
+        for _ in range(8):
+            data[rng.randrange(len(data) // 8, len(data))] = rng.randrange(256)
+        one, *others = (decoded(bytes(data), threads) for threads in (1, 2, 4))
+        for other in others:
+            if one is None or other is None:
+                assert one is other
+                continue
+            assert one[1] == other[1]
+            assert np.array_equal(one[0], other[0])
+            compared += 1
+    assert compared
+
+
+def decoded(data: bytes, threads: int) -> Video | None:
+    try:
+        return VideoMediaIO(num_frames=6, decoder_threads=threads).load_bytes(data)
+    except UnprocessableMediaError:
+        return None

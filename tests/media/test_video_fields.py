@@ -15,7 +15,13 @@ from tests.media.odd_clips import in_fields
 
 
 def sequence(
-    *, order: int = 2, profile: int = 77, planes: bool = False, fields: bool = True, number_bits: int = 4, cycles: int = 2
+    *,
+    order: int = 2,
+    profile: int = 77,
+    planes: bool = False,
+    fields: bool = True,
+    number_bits: int = 4,
+    cycles: int = 2,
 ) -> bytes:
     bits = Bits().put(profile, 8).put(0, 8).put(30, 8).code(0)
     if profile == 244:
@@ -88,7 +94,8 @@ def test_without_fields_nothing_is_read() -> None:
 @pytest.mark.parametrize("lengths", [False, True])
 def test_a_packet_of_many_empty_units_is_not_read_to_its_end(*, lengths: bool) -> None:
     sets = sequence()[4:], PICTURE[4:]
-    avcc = b"\1\x4d\0\x1e\xfc" + b"".join(b"\1" + len(part).to_bytes(2, "big") + part for part in sets)  # lengths of 1 byte
+    # lengths of one byte
+    avcc = b"\1\x4d\0\x1e\xfc" + b"".join(b"\1" + len(part).to_bytes(2, "big") + part for part in sets)
     parameters, empty = (avcc, b"\0") if lengths else (sequence() + PICTURE, b"\0\0\1")
     first, second = (slice_(0, parity)[4:] for parity in (0, 1))
 

@@ -38,6 +38,10 @@ SKIPS_EXACTLY: Final = frozenset({"h264", "hevc", "mpeg4", "mpeg2video"})
 SEEK_WORTH: Final = 256
 """Packets to pass over from which a seek is cheaper than reading them."""
 
+SPLIT: Final = frozenset({"h264", "hevc", "vp8", "vp9", "libdav1d", "av1", "prores", "mjpeg"})
+"""Decoders whose stretches several threads may share. Those of the MPEG-4 family and its elders patch damage up from
+what they were given before, and say nothing, so that a damaged video would depend on the number of threads."""
+
 _PROGRESSIVE: Final = frozenset({0, 1})
 """`field_order` unknown or progressive. Two fields of one frame may be two packets with two times."""
 
@@ -58,6 +62,7 @@ class Reader:
         self._packets: Iterator[Packet[VideoStream]] | None = None
         self._position = 0
         self._size: tuple[int, int] | None = None
+        self._damaged = False
         self.decoded = 0
         """Packets handed to the decoder so far."""
 
@@ -101,6 +106,8 @@ class Reader:
 
     def _others(self, stretches: int) -> AbstractContextManager[int]:
         """How many threads decode beside this one, for as long as the block lasts."""
+        if self._opened.codec not in SPLIT:
+            return nullcontext(0)
         if self._threads is not None:
             return nullcontext(self._threads - 1)
         return CORES.idle(stretches - 1)
@@ -120,11 +127,14 @@ class Reader:
     def run(self, index: PacketIndex, stretches: list[Stretch], taken: Taken) -> None:
         """Decode these stretches, in stored order, and offer every frame."""
         for stretch in stretches:
+            # What a decoder makes of the frames around a broken one, and of later ones, depends on all that it was
+            # given before, and a flush does not make it forget all of that. Each stretch then gets one of its own, so
+            # that it does not matter which of them one thread decodes.
+            if self._damaged:
+                self._reopen()
             try:
                 self._run_one(stretch, index, taken, skips=self._may_skip(index))
             except _DamagedError:
-                # What a decoder makes of the frames around a broken one depends on all that it was given before, and
-                # a flush does not make it forget all of that.
                 taken.give_back(stretch.wanted.values())
                 self._reopen()
                 self._run_one(stretch, index, taken, skips=False)
@@ -135,6 +145,7 @@ class Reader:
         self._go_to(stretch.start, index)
         for frame in self._frames(stretch, taken, skips=skips):
             self._check(frame)
+            self._damaged |= frame.is_corrupt
             taken.offer(frame)
             if not taken.missing:
                 return
@@ -168,6 +179,7 @@ class Reader:
         codec = self._opened.stream.codec_context
         check_frame_size(codec.width, codec.height, self._limits)
         taken.fault = fault
+        self._damaged = True
         if skips:
             raise _DamagedError from fault
 
@@ -221,6 +233,7 @@ class Reader:
         self._stack.close()
         self._opened = self._stack.enter_context(open_video(self._data, self._limits))
         self._position = 0
+        self._damaged = False
 
     def _check(self, frame: VideoFrame) -> None:
         size = (frame.width, frame.height)

@@ -121,9 +121,9 @@ def display_matrix(data: bytes, track: int) -> tuple[int, ...] | None:
             movies += 1
             if _matrix(data, body + later + 36) != _UNTURNED:
                 return None
-        if kind == b"tkhd" and end - body >= 84 + later:
-            if struct.unpack_from(">I", data, body + (20 if later else 12))[0] == track:
-                found.append(_matrix(data, body + later + 40))
+        number = body + (20 if later else 12)
+        if kind == b"tkhd" and end - body >= 84 + later and struct.unpack_from(">I", data, number)[0] == track:
+            found.append(_matrix(data, body + later + 40))
     # FFmpeg passes over a second movie, and of two headers of a track only one counts.
     return found[0] if movies == len(found) == 1 else None
 
