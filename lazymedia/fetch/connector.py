@@ -20,18 +20,22 @@ from anyio import AsyncContextManagerMixin, CapacityLimiter
 
 from lazymedia.errors import FetchTimeoutError, NotAllowedError, OverloadedError
 from lazymedia.fetch.address import AddressPolicy
+from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.client import ClientTransport
 from lazymedia.fetch.data_url import DataPayload
+from lazymedia.fetch.digests import MAX_DIGESTS
 from lazymedia.fetch.domains import DomainRules
-from lazymedia.fetch.download import Downloader
+from lazymedia.fetch.download import Downloaded, Downloader
+from lazymedia.fetch.flights import Flights, Judge
 from lazymedia.fetch.http import make_ssl_context, open_pool
 from lazymedia.fetch.local_file import LocalRoot
 from lazymedia.fetch.owned import Ending, run_owned
 from lazymedia.fetch.registry import register_connector
 from lazymedia.fetch.resolve import Resolver
+from lazymedia.fetch.slots import ByteBudget
 from lazymedia.fetch.transport import Transport
 from lazymedia.fetch.url import DataUrl, FileUrl, HttpUrl, parse_url
-from lazymedia.hops import run_in_thread
+from lazymedia.hops import open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import Kept, MediaIO, MediaRef, kept_by, shared_payload_digest
 
@@ -96,8 +100,11 @@ class MediaConnector(AsyncContextManagerMixin):
             transport: Transport | None = self._client
             if transport is None:
                 transport = await stack.enter_async_context(self._open_transport(files))
-            entered = _Entered(Downloader(transport, self._domains, self._limits), Ending(), files, keys)
-            self._entered = entered
+            downloader = Downloader(transport, self._domains, self._limits, digests=CapacityLimiter(MAX_DIGESTS))
+            nursery = await stack.enter_async_context(open_nursery())
+            budget = ByteBudget(self._limits.max_downloading_bytes)
+            flights = Flights(nursery, partial(_fly, downloader), budget, keys)
+            self._entered = entered = _Entered(downloader, flights, budget, Ending(), files, keys)
             try:
                 yield self
             finally:
@@ -181,8 +188,9 @@ class MediaConnector(AsyncContextManagerMixin):
         match source:
             case HttpUrl():
                 timeout = self._default_timeout(media_io) if fetch_timeout is None else fetch_timeout
-                data = await _download(owned, source, max_bytes, timeout)
-                return await self._make(partial(_make_ref, media_io, data), owned.keys)
+                max_bytes = min(max_bytes, self._limits.max_downloading_bytes)
+                downloaded = await _download(owned, source, max_bytes, timeout, _judge_of(media_io))
+                return await self._make(partial(_of_download, media_io, downloaded), owned.keys)
             case DataUrl():
                 return await self._make(partial(_from_data_url, media_io, source, max_bytes), owned.keys)
             case FileUrl():
@@ -216,6 +224,8 @@ class _Entered:
     """What a connector owns between entering and leaving."""
 
     downloader: Downloader
+    flights: Flights
+    budget: ByteBudget
     ending: Ending
     files: CapacityLimiter
     keys: CapacityLimiter
@@ -241,17 +251,39 @@ class _TwoOfOne(MediaIO[V]):
             self.audio_ref = _make_ref(self._audio_io, data)
         return video_ref
 
+    def judge_head(self, head: bytes, declared: int | None) -> bool:
+        verdicts = [decoder.judge_head(head, declared) for decoder in (self._video_io, self._audio_io)]
+        return all(verdicts)
+
     def get_max_bytes(self) -> int | None:
         caps = (self._video_io.get_max_bytes(), self._audio_io.get_max_bytes())
         return min((cap for cap in caps if cap is not None), default=None)
 
 
-async def _download(owned: _Entered, url: HttpUrl, max_bytes: int, seconds: float) -> bytes:
+async def _fly(
+    downloader: Downloader, url: HttpUrl, arriving: ArrivingPayload, time_left: Callable[[], float]
+) -> Downloaded:
+    return await downloader.download(url, arriving.max_bytes, arriving=arriving, time_left=time_left)
+
+
+async def _download(owned: _Entered, url: HttpUrl, max_bytes: int, seconds: float, judge: Judge | None) -> Downloaded:
     with owned.ending.move_on_after(seconds):
-        return await owned.downloader.download(url, max_bytes)
+        return await owned.flights.fetch(url, max_bytes, judge)
     if owned.ending.has_come:
         raise OverloadedError("the connector is closing")
     raise FetchTimeoutError(f"the fetch did not end within {seconds:g} s")
+
+
+def _judge_of(media_io: MediaIO[Any]) -> Judge | None:
+    """What judges a payload's beginning; None where that would accept anything."""
+    return None if type(media_io).judge_head is MediaIO.judge_head else media_io.judge_head
+
+
+def _of_download(media_io: MediaIO[T], downloaded: Downloaded) -> MediaRef[T]:
+    if downloaded.digest is None:
+        return _make_ref(media_io, downloaded.data)
+    with shared_payload_digest(downloaded.data, downloaded.digest):
+        return _make_ref(media_io, downloaded.data)
 
 
 def _from_data_url(media_io: MediaIO[T], url: DataUrl, max_bytes: int) -> MediaRef[T]:

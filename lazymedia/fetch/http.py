@@ -12,6 +12,7 @@ address.
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
@@ -27,7 +28,7 @@ from lazymedia.errors import NotAllowedError
 from lazymedia.fetch.address import Address
 from lazymedia.fetch.owned import run_owned
 from lazymedia.fetch.resolve import Resolver
-from lazymedia.fetch.transport import BROKEN, Reply, Transport, lower_names, request_headers, translated
+from lazymedia.fetch.transport import BROKEN, Headers, Reply, Transport, lower_names, request_headers, translated
 from lazymedia.fetch.url import HttpUrl
 from lazymedia.limits import Limits
 
@@ -35,6 +36,10 @@ MAX_DIALS: Final = 4
 """Addresses of one host that are tried; a name can have thousands."""
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Bytes of a response before its body, interim responses included, which the library would read without end."""
+MAX_INTERIM: Final = 8
+"""Interim responses before the one that counts, which the library would step over without end."""
+_INTERIM: Final = re.compile(rb"\nHTTP/1\.[0-9] 1[0-9][0-9]")
+_INTERIM_BYTES: Final = 13
 _HEAD_READ_BYTES: Final = 8 * 1024  # what is parsed between two looks at that sum
 _MAX_IDLE_CONNECTIONS: Final = 32
 _KEEPALIVE_SECONDS: Final = 5.0  # few servers keep theirs shorter, so that few requests meet one just closed
@@ -75,22 +80,26 @@ class _PoolTransport:
         self._timeouts = {"connect": connect_timeout}
 
     @asynccontextmanager
-    async def get(self, url: HttpUrl) -> AsyncIterator[Reply]:
-        with translated(httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError):
-            response = await self._send(url)
+    async def get(self, url: HttpUrl, extra: Headers = ()) -> AsyncIterator[Reply]:
+        with translated(httpcore2.TimeoutException, (httpcore2.NetworkError,), (httpcore2.ProtocolError,)):
+            response = await self._send(url, extra)
             stream = response.extensions["network_stream"]
             try:
                 if isinstance(stream, _JudgedStream):  # a server that switches protocols leaves another
                     stream.head_is_over()
                 async with aclosing(response.aiter_stream()) as body:
                     yield Reply(response.status, lower_names(response.headers), body)
+            except httpcore2.RemoteProtocolError as exc:
+                if isinstance(stream, _JudgedStream) and stream.has_ended:
+                    raise httpcore2.ReadError("the body breaks off") from exc
+                raise
             finally:
                 with anyio.CancelScope(shield=True):
                     if not _is_drained(response):
                         await stream.aclose()
                     await response.aclose()
 
-    async def _send(self, url: HttpUrl) -> httpcore2.Response:
+    async def _send(self, url: HttpUrl, extra: Headers) -> httpcore2.Response:
         """The response to a request. One that meets a connection which was closed while it was kept is sent anew."""
         for attempt in range(_MAX_STALE + 1):
             is_fresh = attempt == _MAX_STALE
@@ -102,7 +111,7 @@ class _PoolTransport:
             request = httpcore2.Request(
                 "GET",
                 httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target),
-                headers=request_headers(url),
+                headers=request_headers(url, extra),
                 extensions={"timeout": self._timeouts, "trace": trace},
             )
             try:
@@ -179,21 +188,34 @@ class _JudgedStream(httpcore2.AsyncNetworkStream):
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
         self._stream = stream
         self._head_bytes: int | None = 0
+        self._interim = 0
+        self._tail = b"\n"
+        self.has_ended = False
 
     def head_is_over(self) -> None:
         self._head_bytes = None
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # the library's
-        self._head_bytes = 0
+        self._head_bytes = self._interim = 0
+        self._tail = b"\n"
         await self._stream.write(buffer, timeout)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  # the library's
         if self._head_bytes is None:
-            return await self._stream.read(max_bytes, timeout)
+            received = await self._stream.read(max_bytes, timeout)
+            self.has_ended = not received
+            return received
         if self._head_bytes > MAX_HEAD_BYTES:
             raise httpcore2.RemoteProtocolError("the response does not come to its body")
         received = await self._stream.read(min(max_bytes, _HEAD_READ_BYTES), timeout)
+        if not received:
+            raise httpcore2.ReadError("the connection was closed before there was a response")
         self._head_bytes += len(received)
+        window = self._tail + received
+        self._tail = window[1 - _INTERIM_BYTES :]
+        self._interim += len(_INTERIM.findall(window))
+        if self._interim > MAX_INTERIM:
+            raise httpcore2.RemoteProtocolError("the response does not come to its end of interim ones")
         return received
 
     async def start_tls(
@@ -211,4 +233,4 @@ class _JudgedStream(httpcore2.AsyncNetworkStream):
         return self._stream.get_extra_info(info)
 
 
-__all__ = ["MAX_DIALS", "MAX_HEAD_BYTES", "make_ssl_context", "open_pool"]
+__all__ = ["MAX_DIALS", "MAX_HEAD_BYTES", "MAX_INTERIM", "make_ssl_context", "open_pool"]

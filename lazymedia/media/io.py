@@ -90,6 +90,24 @@ class MediaIO(ABC, Generic[T]):
             data = file.read() if cap is None else file.read(cap + 1)
         return self.load_bytes_ref(data)
 
+    def judge_head(self, head: bytes, declared: int | None) -> bool:  # noqa: ARG002  # for overriding decoders
+        """Refuse a payload while it still comes, where its beginning alone shows that it would be refused.
+
+        Called in a worker thread, a few times for one payload, with a longer beginning each time. A beginning that is
+        merely incomplete is no reason; what is wrong with a payload is told when it is whole.
+
+        Args:
+            head: The payload's first bytes, 256 KiB at most.
+            declared: Bytes that the whole is said to have, or None.
+
+        Returns:
+            Whether a longer beginning could tell nothing new, so that this need not be called again.
+
+        Raises:
+            UnprocessableMediaError: A limit that the header alone shows to be exceeded.
+        """
+        return True
+
     def get_decode_spec(self) -> DecodeSpec:
         """The configured settings that change what a payload decodes to."""
         return DecodeSpec()

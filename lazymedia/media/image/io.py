@@ -108,6 +108,11 @@ class ImageMediaIO(MediaIO[Picture]):
         decoded_bytes = None if outline is None else 4 * outline.width * outline.height
         return MediaRef(partial(self.load_bytes, data), data, self._spec, key=key, decoded_bytes=decoded_bytes)
 
+    def judge_head(self, head: bytes, declared: int | None) -> bool:  # noqa: ARG002  # the header is enough
+        """Judge a picture's size, scans and chunks as soon as its header is there. See `MediaIO.judge_head`."""
+        _, outline = header.read_outline(head, self._limits)
+        return outline is not None
+
     def load_bytes(self, data: bytes) -> Picture:
         """Decode a picture.
 
