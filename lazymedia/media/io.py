@@ -41,6 +41,15 @@ class MediaIO(ABC, Generic[T]):
     operator_only: ClassVar[frozenset[str]] = frozenset()
     """Arguments that a request may not choose."""
 
+    reads_quickly: ClassVar[bool] = False
+    """Whether `load_bytes_ref` takes hardly longer than hashing the payload does, so that a short one may be read on an
+    event loop. Said of one implementation: a class that overrides `load_bytes_ref` must say so again."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "load_bytes_ref" in vars(cls) and "reads_quickly" not in vars(cls):
+            cls.reads_quickly = False
+
     @abstractmethod
     def load_bytes(self, data: bytes) -> T:
         """Decode ``data``."""

@@ -26,7 +26,7 @@ from lazymedia.errors import (
 from lazymedia.fetch.address import AddressPolicy, Verdict
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
-from lazymedia.fetch.http import MAX_DIALS, make_ssl_context, open_pool
+from lazymedia.fetch.http import MAX_DIALS, _JudgedNetwork, make_ssl_context, open_pool
 from lazymedia.fetch.resolve import MAX_LOOKUPS, Resolver
 from lazymedia.fetch.url import HttpUrl, parse_url
 from lazymedia.limits import Limits
@@ -500,6 +500,5 @@ async def test_a_server_may_not_talk_without_end_before_its_body() -> None:
 
 async def test_unix_sockets_are_not_dialled() -> None:
     resolver = Resolver(AddressPolicy.of((), (80,)), Names())
-    async with open_pool(resolver, Limits(), SSL_CONTEXT) as transport:
-        with pytest.raises(NotAllowedError):
-            await transport._pool._network_backend.connect_unix_socket("/run/docker.sock")  # type: ignore[attr-defined]  # the pool's seam
+    with pytest.raises(NotAllowedError):
+        await _JudgedNetwork(resolver, RecordingNetwork(), 1).connect_unix_socket("/run/docker.sock")

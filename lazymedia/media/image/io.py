@@ -60,6 +60,7 @@ class ImageMediaIO(MediaIO[Picture]):
 
     modality: ClassVar[str] = "image"
     operator_only: ClassVar[frozenset[str]] = frozenset({"limits", "output", "image_id"})
+    reads_quickly: ClassVar[bool] = True
 
     def __init__(
         self,
