@@ -123,7 +123,7 @@ async def test_a_waiter_that_leaves_leaves_the_others_unharmed_whoever_it_is() -
 
             async def fetch(number: int) -> None:
                 with scopes[number]:  # noqa: B023  # one round at a time
-                    assert (await media.fetch_image(server.url("/a"), IMAGE)).data == b"payload"  # noqa: B023
+                    assert (await media.fetch_image(server.url("/a"), IMAGE)).data == b"payload"
                     got.append(number)  # noqa: B023
 
             async with anyio.create_task_group() as nursery:

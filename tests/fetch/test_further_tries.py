@@ -61,7 +61,7 @@ def refusing(status: int, retry_after: str | None = None) -> Response:
     return Response(status, {} if retry_after is None else {"Retry-After": retry_after}, b"later")
 
 
-PASSES = {
+PASSES: dict[str, Response | bytes] = {
     "hangs up": HANGS_UP,
     "short": SHORT,
     "chunks cut": CUT,
@@ -82,7 +82,7 @@ async def test_what_passes_by_itself_is_tried_again(answer: Response | bytes) ->
     assert len((await fetch(answer, limits=Limits(max_retries=0)))[1]) == 1
 
 
-LASTS = {
+LASTS: dict[str, Response | bytes] = {
     "429 of unknown length": refusing(429),
     "429 for long": refusing(429, "3600"),
     "503 for long": refusing(503, "1"),
