@@ -10,6 +10,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from lazymedia.errors import (
+    BadUrlError,
     LazyMediaError,
     NotAllowedError,
     PayloadTooLargeError,
@@ -135,6 +136,26 @@ async def test_the_body_of_a_redirect_is_not_read() -> None:
 async def test_a_redirect_that_names_no_place_is_an_upstream_failure(headers: bytes) -> None:
     async with raw(b"HTTP/1.1 302 Found\r\n" + headers + b"Content-Length: 0\r\n\r\n") as server:
         await fails(server, UpstreamError)
+
+
+@pytest.mark.parametrize(
+    ("location", "error"),
+    [
+        ("http://public.example/", NotAllowedError),
+        ("file:///etc/hostname", NotAllowedError),
+        ("data:,x", NotAllowedError),
+        ("ftp://127.0.0.1/", BadUrlError),
+        ("javascript:x", BadUrlError),
+        ("http://user:pw@127.0.0.1/", BadUrlError),
+        ("http://127.0.0.1\\@public.example/", BadUrlError),
+        ("http://[::1", BadUrlError),
+        ("/" + "x" * 10_000, BadUrlError),
+    ],
+)
+async def test_a_redirect_leads_only_where_a_url_may(location: str, error: type[LazyMediaError]) -> None:
+    async with raw(b"HTTP/1.1 302 Found\r\nLocation: %b\r\n\r\n" % location.encode()) as server:
+        await fails(server, error, allowed_media_domains=["127.0.0.1"])
+        assert server.hits["/a"] == 1
 
 
 @pytest.mark.parametrize(
