@@ -21,7 +21,7 @@ from lazymedia.fetch import MediaConnector
 from lazymedia.limits import Limits
 from lazymedia.media import MediaRef
 from lazymedia.media.raw import RawBytesMediaIO
-from lazymedia.testing.server import MediaServer, Request, Response
+from lazymedia.testing.server import Handler, MediaServer, Request, Response
 
 LOOPBACK = ("127.0.0.0/8",)
 IMAGE = RawBytesMediaIO("image")
@@ -97,7 +97,7 @@ async def test_storms_over_shared_downloads_cost_no_place(max_per_host: int, any
     async def breaks(request: Request) -> bytes:
         return b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"
 
-    routes = {"/a": b"payload", "/late": late, "/never": never, "/breaks": breaks}
+    routes: dict[str, bytes | Handler] = {"/a": b"payload", "/late": late, "/never": never, "/breaks": breaks}
     paths = ("/a", "/a?2", "/late", "/late?2", "/never", "/breaks", "/missing")
     async with (
         MediaServer(routes) as one,
