@@ -3,18 +3,21 @@
 Comes in: the size of what is to be written. Goes out: whether there is room, made where there was none. Never here: a
 list that several processes would have to agree on; each looks at the folder itself, every so many bytes that it writes.
 
-The oldest download leaves first: times of files are those of downloads, and no reader changes them. Between two looks a
-process writes at most 1/128 of the limit, so that eight that know nothing of each other exceed it by a sixteenth, and
-by what each is just writing.
+The oldest download leaves first: times of files are those of downloads, and no reader changes them. A process looks and
+makes room under a lock, and begins its file there, at its full size; the limit then holds for all. Between two looks it
+writes at most 1/128 of the limit without asking, so that eight processes may exceed it by a sixteenth.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Final, final
+from collections.abc import Callable
+from typing import Final, TypeVar, final
 
 from lazymedia.fetch.cache_entry import CLOCK_SLACK
 from lazymedia.fetch.cache_folder import Found, PrivateFolder
+
+T = TypeVar("T")
 
 _BLOCK: Final = 4096  # what a small file takes on most disks
 _PARTS: Final = 128
@@ -48,31 +51,46 @@ class Budget:
         self._written = 0  # since then
         self._looked_at = 0.0
 
-    def admit(self, size: int, now: float) -> bool:
-        """Whether a file of ``size`` bytes may be written; older files leave where it would not fit.
+    def reserve(self, size: int, now: float, begin: Callable[[], T]) -> T | None:
+        """Begin a file of ``size`` bytes, if there is room; older files leave where it would not fit.
+
+        Args:
+            size: Bytes that the file will have.
+            now: POSIX seconds.
+            begin: Makes the file, with the size that it will have, so that others count it.
+
+        Returns:
+            What ``begin`` made, or None.
 
         Raises:
-            OSError: The folder cannot be looked at.
+            OSError: The folder cannot be looked at, or the file cannot be made.
         """
         size = billed(size)
         if size > self._max_bytes or not self._max_age or not self._lock.acquire(timeout=_LONGEST_WAIT):
-            return False
+            return None
         try:
-            if self._held is None or self._is_due(size, now):
+            if not self._is_due(size, now):
+                return self._begun(size, begin)
+            with self._folder.locked(_LONGEST_WAIT) as is_locked:
+                if not is_locked:
+                    return None
                 self._held = None  # until the look succeeds
                 self._held = self._sweep(size, now)
                 self._written = 0
                 self._looked_at = now
-            fits = self._held + self._written + size <= self._max_bytes
-            if fits:
-                self._written += size
-            return fits
+                return self._begun(size, begin)
         finally:
             self._lock.release()
 
+    def _begun(self, size: int, begin: Callable[[], T]) -> T | None:
+        if (self._held or 0) + self._written + size > self._max_bytes:
+            return None
+        self._written += size
+        return begin()
+
     def _is_due(self, size: int, now: float) -> bool:
         written = self._written + size
-        if written > self._max_bytes // _PARTS or (self._held or 0) + written > self._max_bytes:
+        if self._held is None or written > self._max_bytes // _PARTS or self._held + written > self._max_bytes:
             return True
         return not 0 <= now - self._looked_at < _SECONDS_BETWEEN
 

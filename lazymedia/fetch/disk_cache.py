@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from typing import Final, Self, final
 
@@ -35,7 +36,8 @@ from lazymedia.fetch.cache_entry import (
     Renewal,
     checksum_of,
 )
-from lazymedia.fetch.cache_folder import ENTRY, RENEWAL, PrivateFile, PrivateFolder, opened_file, remove, write_file
+from lazymedia.fetch.cache_file import ENTRY, RENEWAL, PrivateFile, UnfinishedFile, opened_file, remove
+from lazymedia.fetch.cache_folder import PrivateFolder
 from lazymedia.fetch.freshness import Headers, is_whole, terms_of
 
 log = logging.getLogger("lazymedia.fetch")
@@ -139,9 +141,7 @@ class DownloadCache:
         with self._harmless():
             texts = (final_url, terms.etag or "", terms.last_modified or "")
             head = Head(key, sha256(data).digest(), len(data), now, terms.fresh_for, *texts).encoded()
-            if self._budget.admit(len(head) + len(data), now):
-                with self._folder.shard_of(name, make=True) as shard:
-                    write_file(shard, name + ENTRY, (head, data), now, flush=True)
+            self._write(name + ENTRY, (head, data), now, flush=True)
 
     def refresh(self, cached: CachedDownload, headers: Headers) -> None:
         """Note that a server answered 304 (not modified): what was cached is as fresh as the answer says.
@@ -158,9 +158,7 @@ class DownloadCache:
             return  # asked for each time, before and after
         with self._harmless():
             renewal = Renewal(cached.checksum, now, terms.fresh_for).encoded()
-            if self._budget.admit(len(renewal), now):
-                with self._folder.shard_of(cached.name, make=True) as shard:
-                    write_file(shard, cached.name + RENEWAL, (renewal,), now, flush=False)
+            self._write(cached.name + RENEWAL, (renewal,), now, flush=False)
 
     def remove(self, url: str) -> None:
         """Remove the download of a URL, if it is here."""
@@ -222,6 +220,13 @@ class DownloadCache:
         except OSError:
             return None
         return renewal if renewal.of == checksum else None
+
+    def _write(self, name: str, pieces: tuple[bytes, ...], now: float, *, flush: bool) -> None:
+        size = sum(map(len, pieces))
+        with self._folder.shard_of(name, make=True) as shard:
+            file = self._budget.reserve(size, now, partial(UnfinishedFile, shard, size))
+            if file is not None:
+                file.publish(name, pieces, now, flush=flush)
 
     def _remove(self, name: str) -> None:
         with self._harmless(), self._folder.shard_of(name) as shard:
