@@ -110,9 +110,9 @@ def _lifetime(headers: Headers, directives: dict[bytes, list[bytes]], now: float
 
 def _age(headers: Headers, now: float) -> float:
     """Seconds since the origin made the response, as far as its headers tell."""
-    stated: list[float] = [_seconds(value) for value in _values(headers, b"age")]
+    stated = [_seconds(value) for value in _values(headers, b"age")]
     apparent = [now - date for date in map(_date, _values(headers, b"date")) if date is not None]
-    return max(stated + apparent, default=0)
+    return max([0, *stated, *apparent])
 
 
 def _seconds(text: bytes) -> int:
