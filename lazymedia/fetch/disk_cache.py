@@ -20,7 +20,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
@@ -38,7 +38,7 @@ from lazymedia.fetch.cache_entry import (
 )
 from lazymedia.fetch.cache_file import ENTRY, RENEWAL, PrivateFile, UnfinishedFile, opened_file, remove
 from lazymedia.fetch.cache_folder import PrivateFolder
-from lazymedia.fetch.freshness import Headers, is_whole, terms_of
+from lazymedia.fetch.freshness import Headers, is_whole, terms_after
 
 log = logging.getLogger("lazymedia.fetch")
 
@@ -118,7 +118,9 @@ class DownloadCache:
                 _remove_both(shard, name)
         return None
 
-    def put(self, url: str, data: bytes, *, final_url: str, headers: Headers) -> None:
+    def put(
+        self, url: str, data: bytes, *, final_url: str, headers: Headers, redirects: Sequence[Headers] = ()
+    ) -> None:
         """Store a download, if its server allows it and there is room.
 
         What is stored must have been accepted: the body of a 200, complete, and no media that was refused. Not stored
@@ -130,9 +132,10 @@ class DownloadCache:
             data: The body, without transfer coding.
             final_url: Where it came from in the end.
             headers: Of the final response.
+            redirects: Headers of each redirect on the way. They bound how long the body stands for ``url`` unasked.
         """
         now = self._clock()
-        terms = terms_of(headers, now)
+        terms = terms_after(redirects, headers, now)
         key = self._key(url)
         name = key.hex()
         if terms is None or not terms.are_useful or not data or not is_whole(headers, len(data)):
@@ -143,14 +146,19 @@ class DownloadCache:
             head = Head(key, sha256(data).digest(), len(data), now, terms.fresh_for, *texts).encoded()
             self._write(name + ENTRY, (head, data), now, flush=True)
 
-    def refresh(self, cached: CachedDownload, headers: Headers) -> None:
+    def refresh(self, cached: CachedDownload, headers: Headers, redirects: Sequence[Headers] = ()) -> None:
         """Note that a server answered 304 (not modified): what was cached is as fresh as the answer says.
 
         A 304 repeats what a 200 would say of freshness, so that one that says nothing gives none. One that forbids
         keeping removes the download. The age counts from the download on, as before.
+
+        Args:
+            cached: What was asked about, at its final URL: another URL may use the same validators for other things.
+            headers: Of the 304.
+            redirects: Headers of each redirect on the way.
         """
         now = self._clock()
-        terms = terms_of(headers, now)
+        terms = terms_after(redirects, headers, now)
         if terms is None:
             self._remove(cached.name)
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -23,7 +23,7 @@ _ETAG: Final = re.compile(rb"[\x20-\x7e]{1,1024}")  # longer ones, and those tha
 _LONGEST_DATE: Final = 64
 
 _NOT_KEPT: Final = frozenset({b"no-store", b"private"})
-_NEVER_SENT: Final = frozenset(
+_SAME_FOR_ALL: Final = frozenset(
     {b"accept-encoding", b"origin", b"access-control-request-method", b"access-control-request-headers"}
 )
 """What a response may depend on and still be the same for every client: headers that no request has, or all alike.
@@ -63,11 +63,31 @@ def terms_of(headers: Headers, now: float) -> Terms | None:
     """
     directives = _directives(_values(headers, b"cache-control"))
     varies = {name.strip().lower() for value in _values(headers, b"vary") for name in value.split(b",")}
-    if _NOT_KEPT & directives.keys() or varies - _NEVER_SENT - {b""}:
+    if _NOT_KEPT & directives.keys() or varies - _SAME_FOR_ALL - {b""}:
         return None
     must_ask = b"no-cache" in directives or (not directives and b"no-cache" in _directives(_values(headers, b"pragma")))
     fresh_for = 0.0 if must_ask else max(0.0, _lifetime(headers, directives, now) - _age(headers, now))
     return Terms(fresh_for, _etag(headers), _last_modified(headers))
+
+
+def terms_after(redirects: Iterable[Headers], headers: Headers, now: float) -> Terms | None:
+    """On what terms a response may be kept under the URL that redirected to it.
+
+    No longer than each redirect may be followed again without asking; one that says nothing may lead elsewhere next
+    time.
+
+    Args:
+        redirects: The headers of each, in any order.
+        headers: Of the response.
+        now: When it came, in POSIX seconds.
+    """
+    terms = terms_of(headers, now)
+    for hop in redirects:
+        way = terms_of(hop, now)
+        if terms is None or way is None:
+            return None
+        terms = replace(terms, fresh_for=min(terms.fresh_for, way.fresh_for))
+    return terms
 
 
 def is_whole(headers: Headers, length: int) -> bool:
@@ -147,4 +167,4 @@ def _last_modified(headers: Headers) -> str | None:
             return None
 
 
-__all__ = ["Headers", "Terms", "is_whole", "terms_of"]
+__all__ = ["Headers", "Terms", "is_whole", "terms_after", "terms_of"]

@@ -306,6 +306,13 @@ def as_fifo(path: Path, elsewhere: Path) -> None:
     os.mkfifo(path, 0o600)
 
 
+def as_device(path: Path, elsewhere: Path) -> None:
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root can make devices")
+
+
 def as_folder(path: Path, elsewhere: Path) -> None:
     path.mkdir()
 
@@ -342,6 +349,7 @@ def as_unreadable(path: Path, elsewhere: Path) -> None:
         as_dangling_symlink,
         as_hard_link,
         as_fifo,
+        as_device,
         as_folder,
         as_socket,
         as_readable_by_others,
@@ -681,6 +689,20 @@ def test_a_304_that_gives_no_time_ends_the_freshness_there_was(
 
     assert again is not None
     assert not again.is_fresh(clock.now)
+
+
+def test_redirects_bound_how_long_a_body_stands_for_the_url_that_led_to_it(cache: DownloadCache, clock: Clock) -> None:
+    cache.put(URL, BODY, final_url=FINAL, headers=headers(), redirects=[not_modified("max-age=20")])
+    found = cache.get(URL)
+    assert found is not None
+    assert found.fresh_until == NOW + 20
+    cache.refresh(found, not_modified(), [not_modified("max-age=30"), not_modified()])
+    found = cache.get(URL)
+    assert found is not None
+    assert found.fresh_until == NOW + 30
+    cache.refresh(found, not_modified(), [not_modified("no-store")])
+
+    assert cache.get(URL) is None
 
 
 def test_a_304_that_changes_nothing_writes_nothing(cache: DownloadCache, folder: Path) -> None:

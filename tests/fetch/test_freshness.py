@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazymedia.fetch.freshness import is_whole, terms_of
+from lazymedia.fetch.freshness import is_whole, terms_after, terms_of
 
 NOW = 1_800_000_000.0
 DATE = b"Fri, 15 Jan 2027 08:00:00 GMT"  # NOW
@@ -126,6 +126,27 @@ def test_what_to_ask_with(text: str, etag: str | None, last_modified: str | None
     assert terms is not None
     assert (terms.etag, terms.last_modified) == (etag, last_modified)
     assert terms.are_useful == bool(etag or last_modified)
+
+
+@pytest.mark.parametrize(
+    ("hops", "seconds"),
+    [
+        ([], 60),
+        (["Cache-Control: max-age=600"], 60),
+        (["Cache-Control: max-age=20", "Cache-Control: max-age=40"], 20),
+        (["Location: /elsewhere"], 0),
+        (["Cache-Control: max-age=600", ""], 0),
+        (["Cache-Control: no-cache"], 0),
+        (["Cache-Control: no-store"], None),
+        (["", "Cache-Control: private"], None),
+        (["Vary: Cookie"], None),
+    ],
+)
+def test_a_redirect_that_may_lead_elsewhere_next_time_is_asked_again(hops: list[str], seconds: float | None) -> None:
+    terms = terms_after(map(headers, hops), headers('Cache-Control: max-age=60\nETag: "x"'), NOW)
+
+    assert (None if terms is None else terms.fresh_for) == seconds
+    assert terms is None or terms.etag == '"x"'
 
 
 @pytest.mark.parametrize(
