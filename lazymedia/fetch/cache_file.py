@@ -25,6 +25,7 @@ UNFINISHED: Final = ".unfinished"
 SAFELY: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)  # a platform without them is refused
 _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | SAFELY  # opening a FIFO waits for a writer otherwise
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY
+_MODE: Final = 0o600
 _NO_FILE_OF_OURS: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EACCES})
 """Links (EMLINK is FreeBSD's word), sockets, and files whose mode was changed."""
 
@@ -65,7 +66,7 @@ def opened_file(folder: int, name: str, max_bytes: int) -> Iterator[PrivateFile]
         raise
     with closing(descriptor):
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_nlink > 1:
+        if not stat.S_ISREG(status.st_mode) or stat.S_IMODE(status.st_mode) != _MODE or status.st_nlink > 1:
             raise BrokenEntryError("no private file")
         if status.st_uid != os.geteuid() or status.st_size > max_bytes:
             raise BrokenEntryError("not this user's file, or too large")
@@ -83,7 +84,7 @@ class UnfinishedFile:
     def __init__(self, folder: int, size: int) -> None:
         self._folder = folder
         self._name = os.urandom(16).hex() + UNFINISHED
-        self._descriptor = os.open(self._name, _WRITE, 0o600, dir_fd=folder)
+        self._descriptor = os.open(self._name, _WRITE, _MODE, dir_fd=folder)
         try:
             os.ftruncate(self._descriptor, size)
         except BaseException:

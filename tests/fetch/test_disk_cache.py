@@ -111,10 +111,17 @@ def test_the_latest_download_is_what_is_kept(cache: DownloadCache, folder: Path)
     assert len(files(folder)) == 1
 
 
-def test_files_and_folders_are_this_users_alone(cache: DownloadCache, folder: Path) -> None:
-    """And readers wait for nothing, with whatever mask the process was started."""
-    put(cache)
+@pytest.mark.parametrize("mask", [0, 0o022, 0o077])
+def test_files_and_folders_are_this_users_alone(folder: Path, clock: Clock, mask: int) -> None:
+    """With whatever mask the process was started."""
+    before = os.umask(mask)
+    try:
+        cache = DownloadCache(folder, clock=clock)
+        put(cache)
+    finally:
+        os.umask(before)
 
+    assert body_of(cache) == BODY
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(the_entry(folder).parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(the_entry(folder).stat().st_mode) == 0o600
@@ -314,7 +321,7 @@ def as_device(path: Path, elsewhere: Path) -> None:
 
 
 def as_folder(path: Path, elsewhere: Path) -> None:
-    path.mkdir()
+    path.mkdir(0o700)
 
 
 def as_socket(path: Path, elsewhere: Path) -> None:
@@ -338,7 +345,7 @@ def as_writable_by_others(path: Path, elsewhere: Path) -> None:
 
 
 def as_unreadable(path: Path, elsewhere: Path) -> None:
-    path.touch()
+    shutil.copyfile(elsewhere, path)
     path.chmod(0)
 
 
@@ -358,7 +365,11 @@ def as_unreadable(path: Path, elsewhere: Path) -> None:
     ],
 )
 def test_what_is_no_private_file_is_not_read_and_is_removed(
-    cache: DownloadCache, folder: Path, tmp_path: Path, plant: Callable[[Path, Path], None]
+    cache: DownloadCache,
+    folder: Path,
+    tmp_path: Path,
+    plant: Callable[[Path, Path], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Even where it leads to the very bytes that were stored."""
     put(cache)
@@ -366,7 +377,9 @@ def test_what_is_no_private_file_is_not_read_and_is_removed(
     path.rename(elsewhere)
     plant(path, elsewhere)
 
-    assert cache.get(URL) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "read", None)  # nothing is
+        assert cache.get(URL) is None
     assert not os.path.lexists(path)
     assert elsewhere.exists()
     put(cache)
