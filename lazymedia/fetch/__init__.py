@@ -5,12 +5,16 @@
 * `url`: one parse with one meaning; `domains`, `address`: whom a URL may name, and where that may lead
 * `resolve`: a name becomes judged addresses; `http`: connections to those and to no others; `client`: a caller's own
 * `download`: redirects, statuses, byte caps; `data_url`, `local_file`: the sources without a network
+* `disk_cache`: downloads kept from one run to the next; `freshness` has HTTP's rules for them, `cache_entry`,
+  `cache_folder` and `cache_budget` the form of a file, the folder, and how much of it stays
 * `owned`: why a fetch that is cancelled, however often, leaves nothing behind
 """
 
 from __future__ import annotations
 
+from lazymedia.fetch.cache_entry import CachedDownload
 from lazymedia.fetch.connector import MediaConnector
+from lazymedia.fetch.disk_cache import DownloadCache
 from lazymedia.fetch.registry import get_connector, register_connector
 
-__all__ = ["MediaConnector", "get_connector", "register_connector"]
+__all__ = ["CachedDownload", "DownloadCache", "MediaConnector", "get_connector", "register_connector"]
