@@ -21,9 +21,11 @@ from anyio import AsyncContextManagerMixin, CapacityLimiter
 from lazymedia.errors import FetchTimeoutError, NotAllowedError, OverloadedError
 from lazymedia.fetch.address import AddressPolicy
 from lazymedia.fetch.arriving import ArrivingPayload
+from lazymedia.fetch.cached import CachedDownloads
 from lazymedia.fetch.client import ClientTransport
 from lazymedia.fetch.data_url import DataPayload
 from lazymedia.fetch.digests import MAX_DIGESTS
+from lazymedia.fetch.disk_cache import DownloadCache
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloaded, Downloader
 from lazymedia.fetch.flights import Flights, Judge
@@ -67,6 +69,7 @@ class MediaConnector(AsyncContextManagerMixin):
             hold for it. What names resolve to is out of sight, so that every name counts as a public host, and whom it
             connects to is yours to judge.
         trust_client: Says that this is understood.
+        download_cache: Keeps downloads on disk, and saves those that it has. None keeps none.
         limits: Sizes, times and counts; see `Limits`.
 
     Raises:
@@ -83,6 +86,7 @@ class MediaConnector(AsyncContextManagerMixin):
         allowed_ports: Iterable[int] = (80, 443),
         client: object = None,
         trust_client: bool = False,
+        download_cache: DownloadCache | None = None,
         limits: Limits | None = None,
     ) -> None:
         self._limits = DEFAULT_LIMITS if limits is None else limits
@@ -92,6 +96,9 @@ class MediaConnector(AsyncContextManagerMixin):
         if client is not None and not trust_client:
             raise ValueError("a client of your own connects to any address; pass trust_client=True if that is safe")
         self._client = None if client is None else ClientTransport(client, self._policy, self._limits)
+        if download_cache is not None and not isinstance(download_cache, DownloadCache):
+            raise TypeError(f"download_cache must be a DownloadCache, not {type(download_cache).__name__}")
+        self._cache = download_cache
         self._kept = Kept()
         self._entered: _Entered | None = None
 
@@ -105,8 +112,12 @@ class MediaConnector(AsyncContextManagerMixin):
             downloader = Downloader(transport, self._domains, self._limits, digests=CapacityLimiter(MAX_DIGESTS))
             nursery = await stack.enter_async_context(open_nursery())
             budget = ByteBudget(self._limits.max_downloading_bytes)
-            flights = Flights(nursery, partial(_fly, downloader), budget, keys)
-            self._entered = entered = _Entered(downloader, flights, budget, Ending(), files, keys)
+            cached = None
+            if self._cache is not None:
+                cached = CachedDownloads(downloader, self._policy, self._cache, nursery, files, self._limits)
+            fly = partial(_fly, downloader) if cached is None else cached.download
+            flights = Flights(nursery, fly, budget, keys)
+            self._entered = entered = _Entered(downloader, cached, flights, budget, Ending(), files, keys)
             try:
                 yield self
             finally:
@@ -192,16 +203,22 @@ class MediaConnector(AsyncContextManagerMixin):
                 timeout = self._default_timeout(media_io) if fetch_timeout is None else fetch_timeout
                 max_bytes = min(max_bytes, self._limits.max_downloading_bytes)
                 downloaded = await _download(owned, source, max_bytes, timeout, _judge_of(media_io))
-                make = partial(_of_download, media_io, downloaded)
-                if media_io.reads_quickly and len(downloaded.data) <= _SHORT:
-                    return kept_by(self._kept, make)  # a hop would take longer
-                return await self._make(make, owned.keys)
+                ref = await self._of_download(owned, media_io, downloaded)
+                if owned.cached is not None and self._entered is owned:
+                    owned.cached.keep(source, downloaded)
+                return ref
             case DataUrl():
                 return await self._make(partial(_from_data_url, media_io, source, max_bytes), owned.keys)
             case FileUrl():
                 if self._root is None:
                     raise NotAllowedError
                 return await self._make(partial(_from_file, media_io, self._root, source, max_bytes), owned.files)
+
+    async def _of_download(self, owned: _Entered, media_io: MediaIO[T], downloaded: Downloaded) -> MediaRef[T]:
+        make = partial(_of_download, media_io, downloaded)
+        if media_io.reads_quickly and len(downloaded.data) <= _SHORT:
+            return kept_by(self._kept, make)  # a hop would take longer
+        return await self._make(make, owned.keys)
 
     async def _make(self, make: Callable[[], MediaRef[T]], limiter: CapacityLimiter) -> MediaRef[T]:
         """Make a reference in a worker thread; its decoder finds there what this connector keeps for it."""
@@ -229,6 +246,7 @@ class _Entered:
     """What a connector owns between entering and leaving."""
 
     downloader: Downloader
+    cached: CachedDownloads | None
     flights: Flights
     budget: ByteBudget
     ending: Ending

@@ -7,8 +7,9 @@ download sets one), or what the bytes are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
 import anyio
@@ -21,7 +22,7 @@ from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.ranges import Conditions, Resumption, whole
 from lazymedia.fetch.retries import Retries, is_status_worth_another_try, status_error
 from lazymedia.fetch.slots import Slots
-from lazymedia.fetch.transport import Reply, Transport, declared_length
+from lazymedia.fetch.transport import Headers, Reply, Transport, declared_length
 from lazymedia.fetch.url import HttpUrl, follow
 from lazymedia.limits import Limits
 
@@ -40,18 +41,24 @@ class Downloaded:
     Attributes:
         data: The payload. Empty where `is_unchanged`.
         url: Where it came from, after redirects.
-        headers: Of the response; names in lower case.
+        headers: Of the response, of the first one where others continued its body; names in lower case.
         digest: Of the payload, begun by `begin_payload_digest`, where one was taken while it came. To be copied.
         is_framed: Whether a payload that was cut would have been noticed.
         is_unchanged: Whether the answer to a conditional request was that nothing has changed (304).
+        redirects: Headers of the redirects on the way, in order.
+        is_kept: Whether it came from a cache.
+        takers: Counts those who would store it, of whom the first does.
     """
 
     data: bytes = field(repr=False)
     url: HttpUrl
-    headers: Sequence[tuple[bytes, bytes]] = field(repr=False)
+    headers: Headers = field(repr=False)
     digest: _Hash | None = field(default=None, repr=False, compare=False)
     is_framed: bool = True
     is_unchanged: bool = False
+    redirects: Sequence[Headers] = field(default=(), repr=False)
+    is_kept: bool = False
+    takers: Iterator[int] = field(default_factory=count, repr=False, compare=False)
 
 
 def _forever() -> float:
@@ -143,13 +150,16 @@ class Downloader:
     async def _try(self, transfer: _Transfer) -> Downloaded:
         url = transfer.url
         conditions = transfer.conditions()
+        redirects: list[Headers] = []
         for _ in range(self._limits.max_redirects + 1):
             self.admit(url)
             asked = () if conditions is None else conditions.headers_for(url)
             async with self._slots.hold(url), self._transport.get(url, asked) as reply:
                 if reply.status not in _REDIRECTS:
-                    return await self._take(transfer, url, reply, is_conditional=bool(asked))
+                    taken = await self._take(transfer, url, reply, is_conditional=bool(asked))
+                    return replace(taken, redirects=redirects)
                 location = _location(reply)
+                redirects.append(reply.headers)
             url = follow(url, location, max_length=self._limits.max_url_length)
         raise UpstreamError(f"the server redirects more than {self._limits.max_redirects} times")
 
@@ -159,10 +169,11 @@ class Downloader:
         offset, declared = transfer.place(reply, is_conditional=is_conditional)
         if offset == 0:
             transfer.resumption = Resumption.of(url, reply, declared)
+            transfer.headers = reply.headers
         data, digest = await read_body(
             reply, transfer.arriving, self._limits, offset=offset, declared=declared, digests=self._digests
         )
-        return Downloaded(data, url, reply.headers, digest, is_framed(reply))
+        return Downloaded(data, url, transfer.headers, digest, is_framed(reply))
 
 
 @final
@@ -172,12 +183,14 @@ class _Transfer:
 
     Attributes:
         resumption: How the body that began last could be continued.
+        headers: Of the response that it began with.
     """
 
     url: HttpUrl
     arriving: ArrivingPayload
     validators: Conditions | None
     resumption: Resumption | None = None
+    headers: Headers = ()
 
     def conditions(self) -> Conditions | None:
         """What is asked for beyond the URL: the rest of what has come, or news since an older download."""
