@@ -193,6 +193,7 @@ async def open_renderer(
     hash_algorithm: Algorithm = "sha256",
     allowed_local_media_path: str | PathLike[str] | None = None,
     allowed_media_domains: Sequence[str] | None = None,
+    denied_media_domains: Sequence[str] = (),
     allowed_networks: Sequence[str] = (),
 ) -> AsyncIterator[Renderer]:
     """Open a renderer; enter it once per process, in a server's lifespan, and share it among requests.
@@ -210,8 +211,9 @@ async def open_renderer(
         decode_workers: Decodes that run at once; by default one for each core.
         share_tensors: Hand out torch tensors as the cache holds them, instead of clones; see `ProcessorCache`.
         hash_algorithm: What identifies items in the cache.
-        allowed_local_media_path: See `MediaConnector`, as for the two arguments below; not for a connector's instance.
+        allowed_local_media_path: See `MediaConnector`, as for the three below; not for a connector's instance.
         allowed_media_domains: Domains that media may come from.
+        denied_media_domains: Domains that media may not come from, whatever is allowed.
         allowed_networks: Networks that would otherwise be refused, such as ``"127.0.0.0/8"``.
 
     Raises:
@@ -220,11 +222,13 @@ async def open_renderer(
     # Loads transformers and the processor's files, where it was given by its path.
     info = await run_in_thread(partial(_info, processor, media_io_kwargs, limits), CapacityLimiter(1))
     limits = info.limits
-    options = {
+    options: dict[str, Any] = {
         "allowed_local_media_path": allowed_local_media_path,
         "allowed_media_domains": allowed_media_domains,
         "allowed_networks": allowed_networks,
     }
+    if denied_media_domains:  # which a connector of somebody's own may not know
+        options["denied_media_domains"] = denied_media_domains
     async with AsyncExitStack() as stack:
         opened = _connector(connector, limits, options)
         if not opened.is_open:

@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.measure import optional
+from benchmarks.media_made import FORMATS
+
 
 def test_the_short_form_prints_every_table() -> None:
     done = subprocess.run(
@@ -18,5 +21,17 @@ def test_the_short_form_prints_every_table() -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    for heading in ("12-megapixel JPEG", "32 frames of", "to 16 kHz mono"):
+    headings = (
+        "import ",
+        "12-megapixel JPEG",
+        "to an array",
+        "32 frames of",
+        "requests at once",
+        "cancelled in the middle",
+    )
+    for heading in (*headings, *(f"{name} to 16 kHz mono" for name in FORMATS), "target "):
         assert heading in done.stdout
+
+
+def test_a_library_that_is_not_there_is_no_reason_to_fail() -> None:
+    assert optional("no_library_has_this_name") is None

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 PROGRAMS = {
     "trio_program.py": ["tokens, cached: [False]", "tokens, cached: [True]"],
     "asyncio_program.py": ["cold [False, False, False, False]", "hot [True, True, True, True]", "0 open requests"],
+    "s3_store.py": ["cat.png: ", " tokens", "dog.png: refused with 422: image at index 0"],
     "sync_worker.py": ["of 12 from the cache", "refused with 422: image at index 0"],
 }
 SERVERS = {"fastapi_app.py", "quart_trio_app.py"}

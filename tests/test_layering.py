@@ -55,13 +55,14 @@ FOREIGN: dict[str, set[str]] = {
     "httpx": set(),
     "httpcore": set(),
     "PIL": {"media/image", "testing/"},
+    "simplejpeg": {"media/image/turbo.py"},
     "av": {"media/audio/", "media/video/", "testing/"},
     "soundfile": {"media/audio/", "testing/"},
     "soxr": {"media/audio/"},
-    "torchcodec": {"media/video/", "media/audio/"},
+    "torchcodec": {"media/system_ffmpeg.py"},
     "transformers": {"processing/", "models/", "testing/"},
     "tokenizers": {"processing/", "models/", "testing/"},
-    "torch": {"processing/", "models/", "testing/"},
+    "torch": {"media/system_ffmpeg.py", "processing/", "models/", "testing/"},
     "torchvision": {"processing/", "models/", "testing/"},
 }
 """Which files may import what; an entry that ends in "/" or has no suffix stands for everything that begins so."""

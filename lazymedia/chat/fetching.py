@@ -51,7 +51,7 @@ async def fetch_parts(
         index = indices[part.modality] = indices.get(part.modality, -1) + 1
         call = None
         if part.url is not None:
-            call = _bound(getattr(connector, _FETCHES[part.modality]), part.url, decoders[part.modality])
+            call = _bound(connector, _FETCHES[part.modality], part.url, decoders[part.modality])
         fetches.append(_Fetch(part, index, call, total))
     if any(part.url is not None for part in parts):
         async with anyio.create_task_group() as nursery:
@@ -73,9 +73,15 @@ async def fetch_parts(
 
 
 def _bound(
-    method: Callable[[str, MediaIO[Any]], Awaitable[MediaRef[Any]]], url: str, media_io: MediaIO[Any]
+    connector: MediaConnector, method: str, url: str, media_io: MediaIO[Any]
 ) -> Callable[[], Awaitable[MediaRef[Any]]]:
-    return lambda: method(url, media_io)
+    async def fetch() -> MediaRef[Any]:
+        ref = await getattr(connector, method)(url, media_io)
+        if not isinstance(ref, MediaRef):  # a connector of somebody's own
+            raise TypeError(f"{type(connector).__name__}.{method} made a {type(ref).__name__} where a MediaRef belongs")
+        return ref
+
+    return fetch
 
 
 @final

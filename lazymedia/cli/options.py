@@ -73,6 +73,7 @@ def _shared() -> ArgumentParser:
     shared.add_argument("--allowed-local-media-path", metavar="DIR", help="folder below which file URLs may point")
     shared.add_argument("--allowed-network", action="append", default=[], metavar="CIDR", help="may be repeated")
     shared.add_argument("--allowed-media-domain", action="append", metavar="D", help="may be repeated; any otherwise")
+    shared.add_argument("--denied-media-domain", action="append", default=[], metavar="D", help="may be repeated")
     shared.add_argument("--backend", choices=("trio", "asyncio"), default="trio", help="the event loop (trio)")
     shared.add_argument("--json", action="store_true", help="print JSON for programs")
     return shared
@@ -149,6 +150,7 @@ def open_connector(
             allowed_local_media_path=_common(arguments.allowed_local_media_path, root),
             allowed_networks=(*arguments.allowed_network, *networks),
             allowed_media_domains=arguments.allowed_media_domain,
+            denied_media_domains=arguments.denied_media_domain,
             limits=limits(),
         )
     return connector

@@ -69,10 +69,12 @@ class AddressPolicy:
     """Attributes:
     networks: Otherwise refused networks that the operator allows.
     ports: Ports of every host that is not wholly inside those networks.
+    own: Addresses of this machine, which are refused like private ones.
     """
 
     networks: tuple[Network, ...] = ()
     ports: frozenset[int] = frozenset({80, 443})
+    own: frozenset[Address] = frozenset()
 
     @classmethod
     def of(cls, allowed_networks: Iterable[str], allowed_ports: Iterable[int]) -> Self:
@@ -104,7 +106,7 @@ class AddressPolicy:
             return Verdict.OPTED_IN if ip_network(address) in self.networks else Verdict.REFUSED
         if any(address in network for network in self.networks):
             return Verdict.OPTED_IN
-        return Verdict.PUBLIC if _is_public(address) else Verdict.REFUSED
+        return Verdict.PUBLIC if _is_public(address) and address not in self.own else Verdict.REFUSED
 
     def admit(self, host: str, port: int, addresses: Iterable[Address]) -> None:
         """Let a host be dialled at any of its addresses, or at none.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Self, TypeVar, final
 
@@ -31,6 +31,7 @@ from lazymedia.fetch.download import Downloaded, Downloader
 from lazymedia.fetch.flights import Flights, Judge
 from lazymedia.fetch.http import make_ssl_context, open_pool
 from lazymedia.fetch.local_file import LocalRoot
+from lazymedia.fetch.own_addresses import own_addresses
 from lazymedia.fetch.owned import Ending, run_owned
 from lazymedia.fetch.registry import register_connector
 from lazymedia.fetch.resolve import Resolver
@@ -61,6 +62,8 @@ class MediaConnector(AsyncContextManagerMixin):
         allowed_local_media_path: The folder below which file URLs may be read. None refuses all file URLs.
         allowed_media_domains: Hosts that URLs may name, such as ``"example.com"``, ``"*.example.com"`` (sub-domains) or
             ``"example.com:443"``. None allows any host, no entry allows none. Addresses are judged in any case.
+        denied_media_domains: Hosts that URLs may not name, in the same form, whatever is allowed. Two entries deny
+            a host with its sub-domains, ``"example.com"`` and ``"*.example.com"``.
         allowed_networks: Otherwise refused networks, as CIDR texts such as ``"10.1.0.0/16"``. Hosts that are wholly
             inside may use any port and need no domain (``localhost``). Metadata services of clouds must be named one by
             one, with /32 or /128.
@@ -82,6 +85,7 @@ class MediaConnector(AsyncContextManagerMixin):
         *,
         allowed_local_media_path: str | os.PathLike[str] | None = None,
         allowed_media_domains: Iterable[str] | None = None,
+        denied_media_domains: Iterable[str] = (),
         allowed_networks: Iterable[str] = (),
         allowed_ports: Iterable[int] = (80, 443),
         client: object = None,
@@ -91,7 +95,7 @@ class MediaConnector(AsyncContextManagerMixin):
     ) -> None:
         self._limits = DEFAULT_LIMITS if limits is None else limits
         self._root = None if allowed_local_media_path is None else LocalRoot(allowed_local_media_path)
-        self._domains = DomainRules.of(allowed_media_domains)
+        self._domains = DomainRules.of(allowed_media_domains, denied_media_domains)
         self._policy = AddressPolicy.of(allowed_networks, allowed_ports)
         if client is not None and not trust_client:
             raise ValueError("a client of your own connects to any address; pass trust_client=True if that is safe")
@@ -132,20 +136,21 @@ class MediaConnector(AsyncContextManagerMixin):
     @asynccontextmanager
     async def _open_transport(self, files: CapacityLimiter) -> AsyncIterator[Transport]:
         ssl_context = await run_in_thread(make_ssl_context, files)  # reads the machine's certificates
-        async with open_pool(Resolver(self._policy), self._limits, ssl_context) as transport:
+        policy = replace(self._policy, own=await run_in_thread(own_addresses, files))
+        async with open_pool(Resolver(policy), self._limits, ssl_context) as transport:
             yield transport
 
     async def fetch_image(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:
         """A reference to the picture at ``url``, within ``limits.image_timeout``. Raises what `load_from_url` does."""
-        return await self.load_from_url(url, media_io, fetch_timeout=self._limits.image_timeout)
+        return await self._loaded(url, media_io, self._limits.image_timeout)
 
     async def fetch_video(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:
         """A reference to the video at ``url``, within ``limits.video_timeout``. Raises what `load_from_url` does."""
-        return await self.load_from_url(url, media_io, fetch_timeout=self._limits.video_timeout)
+        return await self._loaded(url, media_io, self._limits.video_timeout)
 
     async def fetch_audio(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:
         """A reference to the audio at ``url``, within ``limits.audio_timeout``. Raises what `load_from_url` does."""
-        return await self.load_from_url(url, media_io, fetch_timeout=self._limits.audio_timeout)
+        return await self._loaded(url, media_io, self._limits.audio_timeout)
 
     async def fetch_video_and_audio(
         self, url: str, video_io: MediaIO[V], audio_io: MediaIO[A]
@@ -156,12 +161,17 @@ class MediaConnector(AsyncContextManagerMixin):
         Raises what `load_from_url` does.
         """
         both = _TwoOfOne(video_io, audio_io)
-        video_ref = await self.load_from_url(url, both, fetch_timeout=self._limits.video_timeout)
+        video_ref = await self._loaded(url, both, self._limits.video_timeout)
         if both.audio_ref is None:
             raise TypeError(
                 f"{type(self).__name__}.load_from_url made a reference without load_bytes_ref of its MediaIO"
             )
         return video_ref, both.audio_ref
+
+    async def _loaded(self, url: str, media_io: MediaIO[T], seconds: float) -> MediaRef[T]:
+        """`load_from_url`, which may be a subclass's."""
+        ref = await self.load_from_url(url, media_io, fetch_timeout=seconds)
+        return _checked(f"{type(self).__name__}.load_from_url", ref)
 
     async def load_from_url(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None = None) -> MediaRef[T]:
         """A reference to the media at ``url``; nothing is decoded. All ``fetch_*`` go through here.
@@ -313,7 +323,7 @@ def _from_data_url(media_io: MediaIO[T], url: DataUrl, max_bytes: int) -> MediaR
     payload = DataPayload.parse(url, max_bytes)
     if payload.is_base64 and type(media_io).load_base64_ref is not MediaIO.load_base64_ref:
         # A decoder with a reading of its own for some media type.
-        return _checked(media_io, media_io.load_base64_ref(payload.media_type, payload.symbols()))
+        return _checked(type(media_io).__name__, media_io.load_base64_ref(payload.media_type, payload.symbols()))
     return _make_ref(media_io, payload.decode(max_bytes))
 
 
@@ -322,12 +332,13 @@ def _from_file(media_io: MediaIO[T], root: LocalRoot, url: FileUrl, max_bytes: i
 
 
 def _make_ref(media_io: MediaIO[T], data: bytes) -> MediaRef[T]:
-    return _checked(media_io, media_io.load_bytes_ref(data))
+    return _checked(type(media_io).__name__, media_io.load_bytes_ref(data))
 
 
-def _checked(media_io: MediaIO[T], ref: object) -> MediaRef[T]:
-    if not isinstance(ref, MediaRef):
-        raise TypeError(f"{type(media_io).__name__} made a {type(ref).__name__} where a MediaRef belongs")
+def _checked(maker: str, ref: MediaRef[T]) -> MediaRef[T]:
+    made: object = ref
+    if not isinstance(made, MediaRef):
+        raise TypeError(f"{maker} made a {type(made).__name__} where a MediaRef belongs")
     return ref
 
 

@@ -4,8 +4,10 @@ Comes in: a `DataUrl`. Goes out: its media type and payload. Never here: a gener
 take one seconds), or the event loop; every function here is for a worker thread, and works in blocks so that the loop's
 own thread gets its turns.
 
-One reading only: base64 has its padding, the standard alphabet and no white space in it; escapes are whole; there is no
-fragment. A payload that is nearly base64 is refused, because guessing could yield a shorter picture than was sent.
+One reading only. Base64 is read as browsers read it (infra.spec.whatwg.org, forgiving-base64): white space does not
+count, the padding may be missing, all else must be right. The alphabet for URLs is refused: a payload may mix both, and
+guessing could yield another picture than was sent. Escapes are whole; there is no fragment; a comma inside a quoted
+parameter does not end the media type.
 """
 
 from __future__ import annotations
@@ -25,9 +27,14 @@ from lazymedia.fetch.url import DataUrl
 _PREFIX: Final = len("data:")
 _MAX_HEADER: Final = 4096
 """Characters before the comma; a media type with parameters has some dozens."""
+_QUOTED: Final = r'"(?:[^"\\]|\\.)*"'
+_UP_TO_COMMA: Final = re.compile(rf'(?:[^",]|{_QUOTED})*(?=,)')
+_PARAMETER: Final = re.compile(rf'(?:[^";]|{_QUOTED}|")+')
+_SPACE: Final = "\t\n\f\r "
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _BLOCK: Final = 1 << 16
 """Characters that one step takes, in whole groups of base64."""
+_NO_SPACE: Final = str.maketrans("", "", _SPACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,7 @@ class DataPayload:
         text: The whole URL.
         start: Where the payload begins in it.
         has_escapes: Whether there is a percent sign in the payload; base64 may have some, for its ``+/=``.
+        has_space: Whether there is white space in the payload.
     """
 
     media_type: str
@@ -47,6 +55,7 @@ class DataPayload:
     text: str = field(repr=False)
     start: int
     has_escapes: bool
+    has_space: bool
 
     @classmethod
     def parse(cls, url: DataUrl, max_bytes: int) -> Self:
@@ -58,17 +67,23 @@ class DataPayload:
             UnprocessableMediaError: No payload.
         """
         text = url.text
-        comma = text.find(",", _PREFIX, _PREFIX + _MAX_HEADER)
-        if comma < 0 or not text.isascii():
+        head = _header(text)
+        if head is None or not text.isascii():
             raise BadUrlError("the data URL has no comma after its media type, or characters other than ASCII")
-        media_type, *parameters = [part.strip().lower() for part in text[_PREFIX:comma].split(";")]
+        media_type, parameters = head.partition(";")[0].strip().lower(), _parameters(head)
         if "base64" in parameters[:-1]:
             raise BadUrlError("base64 must be the last parameter of a data URL")
-        start = comma + 1
+        start = _PREFIX + len(head) + 1
         if start == len(text):
-            raise UnprocessableMediaError("the data URL has an empty payload")
-        is_base64 = parameters[-1:] == ["base64"]
-        payload = cls(media_type or "text/plain", is_base64, text, start, text.find("%", start) >= 0)
+            raise _empty()
+        payload = cls(
+            media_type or "text/plain",
+            parameters[-1:] == ["base64"],
+            text,
+            start,
+            has_escapes=text.find("%", start) >= 0,
+            has_space=any(text.find(space, start) >= 0 for space in _SPACE),
+        )
         if payload._least_bytes() > max_bytes:
             raise too_large(max_bytes)
         return payload
@@ -77,7 +92,13 @@ class DataPayload:
         symbols = len(self.text) - self.start
         if self.has_escapes:
             symbols -= 2 * self.text.count("%", self.start)
-        return symbols // 4 * 3 - 2 if self.is_base64 else symbols
+        if not self.is_base64:
+            return symbols
+        if self.has_escapes:  # of which any may stand for white space
+            symbols -= self.text.count("%", self.start)
+        if self.has_space:
+            symbols -= sum(self.text.count(space, self.start) for space in _SPACE)
+        return symbols // 4 * 3 - 2
 
     def decode(self, max_bytes: int) -> bytes:
         """The payload.
@@ -90,15 +111,19 @@ class DataPayload:
         buffer = CappedBuffer(max_bytes)
         for piece in self._decode_base64() if self.is_base64 else self._unescape():
             buffer.write(piece)
+        if not len(buffer):
+            raise _empty()
         return buffer.getvalue()
 
     def symbols(self) -> str:
-        """Base64 text without escapes, for a decoder that wants it so.
+        """Base64 text without escapes and white space, for a decoder that wants it so. Padded, unless it holds commas:
+        what those mean is the decoder's business.
 
         Raises:
-            BadUrlError: A broken escape.
+            BadUrlError: A broken escape, or characters that no padding completes.
         """
-        return b"".join(self._unescape()).decode() if self.has_escapes else self.text[self.start :]
+        text = "".join(self._blocks()) if self.has_escapes or self.has_space else self.text[self.start :]
+        return text if "," in text or len(text) % 4 == 0 else _padded(text, len(text))
 
     def _unescape(self) -> Iterator[bytes]:
         if self.has_escapes and _BROKEN_ESCAPE.search(self.text, self.start):
@@ -113,17 +138,62 @@ class DataPayload:
             yield _unquote(self.text[start:end])
             start = end
 
+    def _blocks(self) -> Iterator[str]:
+        """Base64 text in pieces of any size, without escapes and white space."""
+        if self.has_escapes:
+            yield from (piece.decode("latin-1").translate(_NO_SPACE) for piece in self._unescape())
+            return
+        for position in range(self.start, len(self.text), _BLOCK):
+            block = self.text[position : position + _BLOCK]
+            yield block.translate(_NO_SPACE) if self.has_space else block
+
     def _decode_base64(self) -> Iterator[bytes]:
-        text, start = (self.symbols(), 0) if self.has_escapes else (self.text, self.start)
-        for position in range(start, len(text), _BLOCK):
-            block = text[position : position + _BLOCK]
-            try:
-                piece = pybase64.b64decode(block, validate=True)
-            except (binascii.Error, ValueError) as exc:
-                raise _not_base64() from exc
-            if len(piece) < _BLOCK // 4 * 3 and position + _BLOCK < len(text):
-                raise _not_base64()  # padding in the middle
-            yield piece
+        pending, total = "", 0
+        for block in self._blocks():
+            pending, total = pending + block, total + len(block)
+            if len(pending) > _BLOCK:  # something follows, so that no padding belongs here
+                yield _whole(pending[:_BLOCK])
+                pending = pending[_BLOCK:]
+        yield _decoded(_padded(pending, total))
+
+
+def _header(text: str) -> str | None:
+    """What stands before the payload's comma; None where there is no such comma. A quote that is never closed is no
+    quote.
+    """
+    head = text[_PREFIX : _PREFIX + _MAX_HEADER]
+    quoted = _UP_TO_COMMA.match(head)
+    if quoted is not None:
+        return quoted[0]
+    comma = head.find(",")
+    return None if comma < 0 else head[:comma]
+
+
+def _parameters(head: str) -> list[str]:
+    return [part.strip().lower() for part in _PARAMETER.findall(head)[head[:1] != ";" :]]
+
+
+def _padded(end: str, length: int) -> str:
+    """The end of a base64 text of that length in all, with its padding."""
+    if length % 4 == 0:
+        return end
+    if length % 4 == 1 or "=" in end:
+        raise _not_base64()
+    return end + "=" * (-length % 4)
+
+
+def _whole(block: str) -> bytes:
+    piece = _decoded(block)
+    if len(piece) < _BLOCK // 4 * 3:
+        raise _not_base64()  # padding in the middle
+    return piece
+
+
+def _decoded(block: str) -> bytes:
+    try:
+        return pybase64.b64decode(block, validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise _not_base64() from exc
 
 
 def _unquote(text: str) -> bytes:
@@ -132,10 +202,12 @@ def _unquote(text: str) -> bytes:
     return binascii.a2b_qp(text.encode("ascii").replace(b"=", b"=3D").replace(b"%", b"="))
 
 
+def _empty() -> UnprocessableMediaError:
+    return UnprocessableMediaError("the data URL has an empty payload")
+
+
 def _not_base64() -> BadUrlError:
-    return BadUrlError(
-        "the data URL's payload is not base64 with padding, in the standard alphabet, without white space"
-    )
+    return BadUrlError("the data URL's payload is not base64 in the standard alphabet")
 
 
 __all__ = ["DataPayload"]

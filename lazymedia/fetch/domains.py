@@ -1,6 +1,6 @@
 """Which hosts an operator lets URLs name.
 
-Comes in: the operator's list, and a URL. Goes out: yes or no. Never here: addresses; a host on the list that resolves
+Comes in: the operator's lists, and a URL. Goes out: yes or no. Never here: addresses; a host on the list that resolves
 to a forbidden address stays forbidden.
 """
 
@@ -20,40 +20,51 @@ class _Entry:
     port: int | None
     below: bool
 
-    def admits(self, url: HttpUrl) -> bool:
+    def names(self, url: HttpUrl) -> bool:
         named = url.host.endswith(f".{self.host}") if self.below else url.host == self.host
         return named and self.port in {None, url.port}
 
 
 @dataclass(frozen=True, slots=True)
 class DomainRules:
-    """Entries, or None for every host. No entries at all admit no host."""
+    """What is allowed, None for every host and no entry for none; and what is denied, which goes first."""
 
-    entries: tuple[_Entry, ...] | None
+    allowed: tuple[_Entry, ...] | None
+    denied: tuple[_Entry, ...] = ()
 
     @classmethod
-    def of(cls, domains: Iterable[str] | None) -> Self:
+    def of(cls, allowed: Iterable[str] | None, denied: Iterable[str] = ()) -> Self:
         """Rules out of texts such as ``"example.com"``, ``"*.example.com"`` (sub-domains only), ``"example.com:443"``.
 
         Raises:
             TypeError: One text instead of several.
             ValueError: An entry that is no host, such as a URL. The operator's fault.
         """
-        if isinstance(domains, str):
-            raise TypeError("allowed_media_domains takes several domains, not one text")
-        return cls(None if domains is None else tuple(_parse(domain) for domain in domains))
+        return cls(
+            None if allowed is None else _entries("allowed_media_domains", allowed),
+            _entries("denied_media_domains", denied),
+        )
 
     def admits(self, url: HttpUrl) -> bool:
-        return self.entries is None or any(entry.admits(url) for entry in self.entries)
+        """Whether a URL may name its host."""
+        if any(entry.names(url) for entry in self.denied):
+            return False
+        return self.allowed is None or any(entry.names(url) for entry in self.allowed)
 
 
-def _parse(domain: str) -> _Entry:
+def _entries(setting: str, domains: Iterable[str]) -> tuple[_Entry, ...]:
+    if isinstance(domains, str):
+        raise TypeError(f"{setting} takes several domains, not one text")
+    return tuple(_parse(setting, domain) for domain in domains)
+
+
+def _parse(setting: str, domain: str) -> _Entry:
     below = domain.startswith("*.")
     try:
         host, port = parse_authority(domain.removeprefix("*."))
     except BadUrlError:
         raise ValueError(
-            f"allowed_media_domains: {domain!r} is not a host such as example.com, *.example.com or example.com:443"
+            f"{setting}: {domain!r} is not a host such as example.com, *.example.com or example.com:443"
         ) from None
     return _Entry(host, port, below)
 

@@ -160,12 +160,21 @@ class _JudgedNetwork(httpcore2.AsyncNetworkBackend):
             stream = await self._network.connect_tcp(str(address), port)
         except (httpcore2.NetworkError, httpcore2.TimeoutException, *BROKEN):
             return None
-        peer = stream.get_extra_info("server_addr")
-        if not isinstance(peer, tuple) or int(ip_address(peer[0])) != int(address):
+        try:
+            self._judge(stream, address)
+        except NotAllowedError:
             with anyio.CancelScope(shield=True):
                 await stream.aclose()
-            raise NotAllowedError
+            raise
         return stream
+
+    def _judge(self, stream: httpcore2.AsyncNetworkStream, address: Address) -> None:
+        """Look who picked up."""
+        theirs, ours = stream.get_extra_info("server_addr"), stream.get_extra_info("client_addr")
+        if not isinstance(theirs, tuple) or int(ip_address(theirs[0])) != int(address):
+            raise NotAllowedError
+        if isinstance(ours, tuple):
+            self._resolver.admit_ends(address, str(ours[0]))
 
     async def connect_unix_socket(self, *_: object, **__: object) -> httpcore2.AsyncNetworkStream:
         raise NotAllowedError

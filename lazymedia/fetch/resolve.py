@@ -18,8 +18,8 @@ from typing import Final, final
 
 from anyio import CapacityLimiter, to_thread
 
-from lazymedia.errors import OverloadedError, UpstreamError
-from lazymedia.fetch.address import Address, AddressPolicy
+from lazymedia.errors import NotAllowedError, OverloadedError, UpstreamError
+from lazymedia.fetch.address import Address, AddressPolicy, Verdict
 from lazymedia.fetch.transport import literal_address
 
 MAX_LOOKUPS: Final = 16
@@ -55,6 +55,16 @@ class Resolver:
         addresses = await self._find(host, port)
         self._policy.admit(host, port, addresses)
         return addresses
+
+    def admit_ends(self, theirs: Address, ours: str) -> None:
+        """Let a connection be used, given both of its ends.
+
+        Raises:
+            NotAllowedError: They are one address, so that this machine dialled itself, and no operator allowed that.
+        """
+        own = literal_address(ours.partition("%")[0])
+        if own is not None and int(own) == int(theirs) and self._policy.judge(theirs) is not Verdict.OPTED_IN:
+            raise NotAllowedError
 
     async def _find(self, host: str, port: int) -> Sequence[Address]:
         literal = literal_address(host)

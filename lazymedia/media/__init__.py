@@ -3,6 +3,7 @@
 * `spec`: decode settings as one value, and the key derived from payload and spec
 * `ref`: `MediaRef`, decoded once when asked
 * `stopping`: `checkpoint`, by which a long decode learns that nobody wants it any more
+* `system_ffmpeg`: torchcodec, and what it may be handed
 * `kept`: what an owner of references keeps for its decoders; `cores`: how many cores one decode may use
 * `io`: `MediaIO`, which makes references; beside it `image`, `video`, `audio` and `raw`
 

@@ -1,18 +1,36 @@
-"""A decoder under an operator's options and a request's.
+"""A decoder under the options of a model, an operator and a request.
 
-Comes in: a class of decoder and both sides' options. Goes out: a decoder, or whose fault it is that there is none.
-Never here: which class a modality has, or a decode.
+Comes in: a modality, a class of decoder, all sides' options. Goes out: a decoder, or whose fault it is that there is
+none. Never here: a decode.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.io import MediaIO
+
+_DECODERS: Final = {
+    "image": "lazymedia.media.image:ImageMediaIO",
+    "video": "lazymedia.media.video:VideoMediaIO",
+    "audio": "lazymedia.media.audio:AudioMediaIO",
+}
+
+
+def decoder_class(modality: str) -> type[MediaIO[Any]]:
+    """The decoder of lazymedia's own for a modality.
+
+    Raises:
+        KeyError: It has none.
+    """
+    module, _, name = _DECODERS[modality].partition(":")
+    kind: type[MediaIO[Any]] = getattr(import_module(module), name)
+    return kind
 
 
 def make_decoder(
@@ -21,8 +39,9 @@ def make_decoder(
     limits: Limits,
     operator: Mapping[str, Any] | None,
     request: Mapping[str, Any] | None,
+    model: Mapping[str, Any] | None = None,
 ) -> MediaIO[Any]:
-    """A decoder; the request's options win over the operator's.
+    """A decoder; the request's options win over the operator's, and those over what the model's processor asks for.
 
     Raises:
         UnprocessableMediaError: An option of the request that there is none of, that is the operator's, or that has no
@@ -35,7 +54,7 @@ def make_decoder(
         raise UnprocessableMediaError(
             f"decoder options: {', '.join(refused)} cannot be chosen for {modality}", modality=modality
         )
-    merged = {"limits": limits} | kind.merge_kwargs(operator, runtime)
+    merged = {"limits": limits} | kind.merge_kwargs(_layered(kind, model or {}, operator or {}), runtime)
     try:
         return kind(**merged)
     except UnprocessableMediaError:
@@ -48,9 +67,15 @@ def make_decoder(
         ) from exc
 
 
+def _layered(kind: type[MediaIO[Any]], model: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
+    """The operator's options over the model's, merged as a request's would be, but for those that no request has."""
+    own = {name: value for name, value in operator.items() if name in kind.operator_only}
+    return kind.merge_kwargs(model, {name: operator[name] for name in operator.keys() - own.keys()}) | own
+
+
 def _takes(kind: type, name: object) -> bool:
     parameters = inspect.signature(kind).parameters
     return name in parameters or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
-__all__ = ["make_decoder"]
+__all__ = ["decoder_class", "make_decoder"]

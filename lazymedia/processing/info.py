@@ -22,7 +22,7 @@ from lazymedia.media.io import MediaIO
 from lazymedia.parse.parser import MultiModalDataParser
 from lazymedia.processing import chat_template
 from lazymedia.processing.chat_style import ChatStyle
-from lazymedia.processing.decoders import make_decoder
+from lazymedia.processing.decoders import decoder_class, make_decoder
 from lazymedia.processing.fields import Array, Layout, merge_fields, owned, split_fields
 from lazymedia.processing.fingerprint import fingerprint
 from lazymedia.processing.hooks import process_alone
@@ -31,6 +31,7 @@ from lazymedia.processing.kwargs import PreparedKwargs, Wishes, merge_wishes, re
 from lazymedia.processing.pictures import as_picture
 from lazymedia.processing.prompt import PromptLayout, RenderedPrompt, placeholders_of
 from lazymedia.processing.sizes import working_pixels
+from lazymedia.processing.video_sampling import sampling_of
 
 ReturnTensors = Literal["np", "pt"]
 
@@ -109,12 +110,20 @@ class ProcessingInfo:
             UnprocessableMediaError: The processor does not take this modality. The client's fault.
         """
         self._check_modality(modality)
-        from lazymedia.media.image import ImageMediaIO
+        return decoder_class(modality)
 
-        return ImageMediaIO
+    def model_media_io_kwargs(self, modality: str) -> Mapping[str, Any]:
+        """The decoder options that the model's own processor asks for: for videos, the frames that it would take. The
+        operator's options win over them.
+        """
+        video_processor = getattr(self.hf_processor, "video_processor", None)
+        if modality != "video" or video_processor is None:
+            return {}
+        return sampling_of(video_processor, self.limits.max_video_frames)
 
     def get_media_io(self, modality: str, media_io_kwargs: Mapping[str, Any] | None = None) -> MediaIO[Any]:
-        """The decoder for a modality, under the operator's options and a request's, which win.
+        """The decoder for a modality, under the model's options, the operator's and a request's, of which the later
+        win.
 
         Args:
             modality: One of `modalities`.
@@ -126,7 +135,8 @@ class ProcessingInfo:
             TypeError, ValueError: An option of the operator's that cannot be used. The operator's fault.
         """
         kind = self.media_io_class(modality)
-        return make_decoder(kind, modality, self.limits, self.media_io_kwargs.get(modality), media_io_kwargs)
+        operator, model = self.media_io_kwargs.get(modality), self.model_media_io_kwargs(modality)
+        return make_decoder(kind, modality, self.limits, operator, media_io_kwargs, model)
 
     def get_data_parser(self, media_io_kwargs: Mapping[str, Mapping[str, Any]] | None = None) -> MultiModalDataParser:
         """What parses a request's media; pictures that came decoded are converted by the rules of the request's

@@ -30,6 +30,7 @@ CONTAINERS: Final = {
     "mkv": "matroska",
     "webm": "webm",
     "ts": "mpegts",
+    "mpg": "mpeg",
     "avi": "avi",
     "flv": "flv",
     "ogg": "ogg",
@@ -37,7 +38,7 @@ CONTAINERS: Final = {
 }
 """Containers by the names they are asked for under, and what FFmpeg calls them."""
 
-_AUDIO: Final = {"webm": "libopus", "ogg": "libopus", "avi": "mp2", "ts": "mp2"}
+_AUDIO: Final = {"webm": "libopus", "ogg": "libopus", "avi": "mp2", "ts": "mp2", "mpg": "mp2"}
 _QUIET: Final[dict[str, dict[str, str]]] = {
     "libx264": {"preset": "veryfast", "crf": "18"},
     "libx265": {"preset": "ultrafast", "crf": "18", "x265-params": "log-level=none:pools=1:frame-threads=1"},

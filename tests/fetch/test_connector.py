@@ -288,6 +288,17 @@ async def test_a_subclass_that_ignores_its_decoder_is_named() -> None:
             await media.fetch_video_and_audio("data:,x", RecordingIO("video"), RecordingIO("audio"))
 
 
+async def test_a_subclass_that_gives_something_else_is_named() -> None:
+    class Bare(MediaConnector):
+        async def load_from_url(self, url: str, media_io: MediaIO[Any], fetch_timeout: float | None = None) -> Any:
+            return b"bytes"
+
+    async with Bare() as media:
+        for fetch in (media.fetch_image, media.fetch_video, media.fetch_audio):
+            with pytest.raises(TypeError, match=r"Bare\.load_from_url made a bytes where a MediaRef belongs"):
+                await fetch("data:,x", RecordingIO("image"))
+
+
 def test_connectors_are_known_by_name() -> None:
     assert get_connector("http") is MediaConnector
     assert register_connector("store")(StoreConnector) is StoreConnector

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import random
+import textwrap
 import threading
 import tracemalloc
 from urllib.parse import unquote_to_bytes
@@ -41,6 +42,13 @@ def decode(text: str, max_bytes: int = 1 << 20) -> bytes:
         f"data:application/octet-stream,{ESCAPED}",
         f"data:,{ESCAPED}",
         f"data:image/png;base64x,{ESCAPED}",
+        f"data:image/png;base64,{BASE64.rstrip('=')}",
+        "data:image/png;base64," + "\r\n".join(textwrap.wrap(BASE64, 76)) + "\r\n",
+        f"data:image/png;base64,\t {BASE64[:7]}\f{BASE64[7:]} ",
+        "data:image/png;base64," + "%0A".join(textwrap.wrap(BASE64, 64)),
+        f'data:image/png;name="a,b;base64,c.png";base64,{BASE64}',
+        f'data:image/png;name="a\\",b.png";base64,{BASE64}',
+        f'data:image/png;name=a"b.png;base64,{BASE64}',
     ],
     ids=lambda text: text[:40],
 )
@@ -56,6 +64,10 @@ def test_all_forms_of_one_payload_decode_to_it(text: str) -> None:
         ("data:,a%20b c", b"a b c"),
         ("data:,a+b?c", b"a+b?c"),
         ("data:;base64,QQ==", b"A"),
+        ("data:;base64,QQ", b"A"),
+        ("data:;base64,QUI", b"AB"),
+        ("data:;base64,Q Q\n=\t=", b"A"),
+        ("data:;base64,QR==", b"A"),
         ("data:;base64,QUI=", b"AB"),
         ("data:;base64,QUJD", b"ABC"),
     ],
@@ -73,17 +85,22 @@ def test_small_payloads(text: str, payload: bytes) -> None:
         ("data:image/png;base64;name=x,QUJD", BadUrlError),
         ("data:,", UnprocessableMediaError),
         ("data:image/png;base64,", UnprocessableMediaError),
-        ("data:;base64,QUJ", BadUrlError),
-        ("data:;base64,QQ", BadUrlError),
-        ("data:;base64,QUI", BadUrlError),
+        ("data:;base64,Q", BadUrlError),
+        ("data:;base64,QUJDQ", BadUrlError),
         ("data:;base64,QQ=", BadUrlError),
+        ("data:;base64,QQ=\n", BadUrlError),
+        ("data:;base64,QQ =", BadUrlError),
+        ("data:;base64,Q=Q=", BadUrlError),
+        ("data:;base64,QU\vJD", BadUrlError),
+        ("data:;base64,QU\xa0JD", BadUrlError),
+        ("data:;base64,QU-_", BadUrlError),
+        ("data:;base64, \n", UnprocessableMediaError),
+        ("data:;base64,%20", UnprocessableMediaError),
+        ('data:image/png;name="a.png;base64,QUJD#', BadUrlError),
         ("data:;base64,!!!!", BadUrlError),
         ("data:;base64,AAAA====", BadUrlError),
         ("data:;base64,====", BadUrlError),
         ("data:;base64,QQ==QQ==", BadUrlError),
-        ("data:;base64,QU JD", BadUrlError),
-        ("data:;base64,QUJD\n", BadUrlError),
-        ("data:;base64, QUJD", BadUrlError),
         ("data:;base64,-_-_", BadUrlError),
         ("data:;base64,QUJD#fragment", BadUrlError),
         ("data:;base64,QU%4", BadUrlError),
@@ -92,7 +109,6 @@ def test_small_payloads(text: str, payload: bytes) -> None:
         ("data:,100%", BadUrlError),
         ("data:,%zz", BadUrlError),
         ("data:,<svg fill='#fff'>", BadUrlError),
-        (f"data:;base64,{BASE64[:-1]}", BadUrlError),
     ],
 )
 def test_what_is_nearly_a_payload_is_refused(text: str, error: type[LazyMediaError]) -> None:
@@ -111,13 +127,17 @@ def test_padding_between_blocks_is_refused() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 65535, 65536, 65537, 196_607, 196_608, 196_609])
-@pytest.mark.parametrize("form", ["base64", "escaped base64", "escaped", "mixed"])
+@pytest.mark.parametrize("form", ["base64", "wrapped base64", "bare base64", "escaped base64", "escaped", "mixed"])
 def test_blocks_join_to_the_payload(size: int, form: str) -> None:
     payload = random.Random(size).randbytes(size)
     text = base64.b64encode(payload).decode()
     match form:
         case "base64":
             url = f"data:;base64,{text}"
+        case "wrapped base64":
+            url = "data:;base64," + "\n".join(text[start : start + 76] for start in range(0, len(text), 76))
+        case "bare base64":
+            url = f"data:;base64,{text.rstrip('=')}"
         case "escaped base64":
             url = "data:;base64," + text.replace("/", "%2F").replace("+", "%2B").replace("=", "%3D")
         case "escaped":

@@ -6,7 +6,8 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import anyio
@@ -27,6 +28,7 @@ from lazymedia.fetch.address import AddressPolicy, Verdict
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
 from lazymedia.fetch.http import MAX_DIALS, _JudgedNetwork, make_ssl_context, open_pool
+from lazymedia.fetch.own_addresses import own_addresses
 from lazymedia.fetch.resolve import MAX_LOOKUPS, Resolver
 from lazymedia.fetch.url import HttpUrl, parse_url
 from lazymedia.limits import Limits
@@ -48,6 +50,7 @@ class RecordingNetwork(httpcore2.AsyncNetworkBackend):
         self.unreachable: set[str] = set()
         self.silent: set[str] = set()
         self.impostor: str | None = None
+        self.own_end: str | None = None
         self.closed = 0
         self.deaf = False
 
@@ -89,6 +92,8 @@ class ClaimingStream(httpcore2.AsyncNetworkStream):
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable" and self._network.deaf:
             return False  # as if the other end hung up just after one looked
+        if info == "client_addr" and self._network.own_end is not None:
+            return self._network.own_end, 40_000
         return self._address if info == "server_addr" else self._stream.get_extra_info(info)
 
 
@@ -298,6 +303,36 @@ async def test_another_peer_than_the_one_dialled_is_hung_up_on() -> None:
 
         assert network.closed == 1
         assert server.hits["/a"] == 0
+
+
+@pytest.mark.parametrize("networks", [(), (f"{PUBLIC}/32",)])
+async def test_a_machine_that_dialled_itself_hangs_up_unless_it_may(networks: tuple[str, ...]) -> None:
+    """Its public address is in no table; both ends of such a connection have it."""
+    async with MediaServer({"/a": b"payload"}) as server:
+        network = RecordingNetwork(server.port)
+        network.own_end = PUBLIC
+        async with open_downloader(Names(media_example=[[PUBLIC]]), network, networks=networks) as downloader:
+            if networks:
+                assert (await downloader.download(web("http://media.example/a"), 1000)).data == b"payload"
+            else:
+                await refused(downloader, "http://media.example/a")
+        assert server.hits["/a"] == len(networks)
+
+
+def test_a_machines_own_addresses_are_refused_before_they_are_dialled() -> None:
+    policy = replace(AddressPolicy.of((), (80, 443)), own=frozenset({ip_address(PUBLIC)}))
+
+    assert policy.judge(ip_address(PUBLIC)) is Verdict.REFUSED
+    assert policy.judge(ip_address(f"64:ff9b::{PUBLIC}")) is Verdict.REFUSED
+    assert policy.judge(ip_address(PUBLIC_TOO)) is Verdict.PUBLIC
+    assert replace(policy, networks=(ip_network(PUBLIC),)).judge(ip_address(PUBLIC)) is Verdict.OPTED_IN
+
+
+def test_a_machine_can_bind_to_each_of_its_own_addresses() -> None:
+    """On a machine without a way out there is none to be found."""
+    for address in own_addresses():
+        with socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6) as bound:
+            bound.bind((str(address), 0))
 
 
 @pytest.mark.parametrize(

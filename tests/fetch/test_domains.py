@@ -49,6 +49,30 @@ def test_only_the_hosts_on_the_list_are_named(domains: list[str] | None, text: s
 
 
 @pytest.mark.parametrize(
+    ("allowed", "denied", "text", "admitted"),
+    [
+        (None, ["example.com"], "http://EXAMPLE.com./", False),
+        (None, ["example.com"], "http://sub.example.com/", True),
+        (None, ["*.example.com"], "http://a.b.example.com/", False),
+        (None, ["*.example.com"], "http://example.com/", True),
+        (None, ["example.com:443"], "https://example.com/", False),
+        (None, ["example.com:443"], "http://example.com/", True),
+        (["*.example.com"], ["secret.example.com"], "http://secret.example.com/", False),
+        (["*.example.com"], ["secret.example.com"], "http://open.example.com/", True),
+        (["example.com"], ["example.com"], "http://example.com/", False),
+        ([], [], "http://example.com/", False),
+    ],
+)
+def test_what_is_denied_is_denied_whatever_is_allowed(
+    allowed: list[str] | None, denied: list[str], text: str, admitted: bool
+) -> None:
+    url = parse_url(text, max_length=1000)
+    assert isinstance(url, HttpUrl)
+
+    assert DomainRules.of(allowed, denied).admits(url) is admitted
+
+
+@pytest.mark.parametrize(
     "entry",
     [
         "http://example.com",
@@ -66,8 +90,12 @@ def test_only_the_hosts_on_the_list_are_named(domains: list[str] | None, text: s
 def test_an_entry_that_is_no_host_fails_at_construction(entry: str) -> None:
     with pytest.raises(ValueError, match="allowed_media_domains"):
         DomainRules.of([entry])
+    with pytest.raises(ValueError, match="denied_media_domains"):
+        DomainRules.of(None, [entry])
 
 
 def test_one_text_is_not_several_domains() -> None:
     with pytest.raises(TypeError):
         DomainRules.of("example.com")
+    with pytest.raises(TypeError, match="denied"):
+        DomainRules.of(None, "example.com")

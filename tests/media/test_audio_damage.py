@@ -56,20 +56,20 @@ EMPTY: dict[str, bytes] = {
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("what", EMPTY)
 def test_audio_without_samples_is_an_error_whatever_reads_it(what: str, backend: str) -> None:
-    """A12: empty audio killed the engine. A18: of a data size of 0, one library makes nothing, the other all."""
+    """Empty audio killed engines; of a data size of 0, one library makes nothing, the other all."""
     with pytest.raises(UnprocessableMediaError) as caught:
         decode(EMPTY[what], backend)
     assert str(caught.value)
 
 
 def test_a_video_without_an_audio_track_says_so() -> None:
-    """V26: StopIteration and IndexError, until now."""
+    """StopIteration and IndexError, elsewhere."""
     with pytest.raises(UnprocessableMediaError, match="no audio track"):
         decode(make_video())
 
 
 def test_the_audio_track_of_a_video_is_found_behind_the_video() -> None:
-    """A20, V29: by type, and not by index 0."""
+    """By type, and not by index 0."""
     samples = decode(make_video(audio_after=True))
 
     assert len(samples) >= 24_000
@@ -79,7 +79,6 @@ def test_the_audio_track_of_a_video_is_found_behind_the_video() -> None:
 @pytest.mark.parametrize("backend", ["soundfile", "pyav"])
 @pytest.mark.parametrize("size", [0xFFFFFFFF, 0x80000000, 0x7FFFFFFF])
 def test_a_wav_as_pipes_write_it_holds_all_there_is(size: int, backend: str) -> None:
-    """A18."""
     pcm = np.arange(8_000, dtype="<i2").tobytes()
 
     assert np.array_equal(decode(wav(pcm, riff_size=size, data_size=size), backend), decode(wav(pcm)))
@@ -121,7 +120,7 @@ def test_what_is_no_audio_here_is_an_error_that_names_no_address(what: str, back
 
 @pytest.mark.parametrize("format_", ["WAV", "AIFF", "OGG", "MP3", "WEBM", "TS", "AAC"])
 def test_half_a_clip_of_a_format_without_promises_yields_what_exists(format_: str) -> None:
-    """A15: the length is that of what was read. A last frame cut in the middle may be an error instead."""
+    """The length is that of what was read. A last frame cut in the middle may be an error instead."""
     clip = make_audio(4, 48_000, format=format_)
     whole = decode(clip)
 

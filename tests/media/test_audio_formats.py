@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
+import soundfile
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media.audio import AudioMediaIO
@@ -117,13 +120,24 @@ def test_opus_gives_the_same_samples_in_ogg_and_in_webm() -> None:
 @pytest.mark.parametrize("backend", ["soundfile", "pyav"])
 @pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW"])
 def test_pcm_of_any_width_lies_within_one_and_keeps_its_loudness(subtype: str, backend: str) -> None:
-    """A01: integers cast to float without scaling went up to 32767."""
+    """Integers cast to float without scaling went up to 32767."""
     clip = make_audio(1, 16_000, subtype=subtype)
 
     samples, _ = AudioMediaIO(audio_backend=backend).load_bytes(clip)  # type: ignore[arg-type]  # from a table
 
     assert 0.48 < np.abs(samples).max() < 0.53
     assert abs(samples.mean()) < 0.02
+
+
+@pytest.mark.parametrize("format_", ["WAV", "AIFF", "FLAC"])
+def test_each_sample_of_16_bits_is_the_float_that_libsndfile_makes_of_it(format_: str) -> None:
+    every = np.arange(-32_768, 32_768, dtype=np.float32)[:, None] / np.float32(32_768)
+    clip = encode(every, 16_000, format=format_)
+
+    samples, _ = AudioMediaIO(audio_backend="soundfile").load_bytes(clip)
+
+    assert np.array_equal(samples, soundfile.read(io.BytesIO(clip), dtype="float32")[0])
+    assert np.array_equal(samples, every[:, 0])
 
 
 @pytest.mark.parametrize("backend", ["soundfile", "pyav"])
@@ -139,7 +153,7 @@ def test_the_lowest_integer_is_minus_one_exactly(bits: int, lowest: bytes, backe
 @pytest.mark.parametrize("backend", ["soundfile", "pyav"])
 @pytest.mark.parametrize("format_", ["WAV", "FLAC"])
 def test_packed_stereo_is_two_channels_and_not_one_of_double_length(format_: str, backend: str) -> None:
-    """A02: PyAV gives packed frames as one row."""
+    """PyAV gives packed frames as one row."""
     samples = sound(1, 16_000, 2)
 
     clip = encode(samples, 16_000, format=format_)
@@ -197,7 +211,7 @@ def test_an_mp3_is_found_behind_tags_and_padding(before: bytes, backend: str) ->
 
 
 def test_a_picture_in_an_mp3_is_passed_over() -> None:
-    """A22: cover art shows up as a video stream."""
+    """Cover art shows up as a video stream."""
     picture = b"\0image/png\0\3\0" + b"\x89PNG" + b"\0" * 5000
     frame = b"APIC" + len(picture).to_bytes(4, "big") + b"\0\0" + picture
     size = len(frame)

@@ -21,7 +21,7 @@ RATES = [8_000, 11_025, 22_050, 32_000, 44_100, 48_000, 96_000]
 
 @pytest.mark.parametrize("rate", RATES)
 def test_one_second_gives_exactly_the_target_rate_and_keeps_its_pitch(rate: int) -> None:
-    """A04, A27: integer ratios bent pitch and length, unflushed tails lost samples."""
+    """Integer ratios bent pitch and length, unflushed tails lost samples."""
     samples, target = resample(16_000)((sound(1, rate)[:, 0], rate))
 
     assert target == 16_000
@@ -44,7 +44,7 @@ def test_the_length_is_the_exact_one_rounded_and_blocks_equal_the_whole(rate: in
 
 
 def test_the_end_of_a_clip_is_there() -> None:
-    """A19: a resampler keeps the tail unless it is flushed."""
+    """A resampler keeps the tail unless it is flushed."""
     clip = np.zeros(48_000, np.float32)
     clip[-100] = 1
 

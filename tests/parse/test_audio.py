@@ -43,7 +43,7 @@ SHAPES: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("with_rate", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_samples_of_every_shape_become_mono(shape: str, with_rate: bool) -> None:
-    """A06, A08: the mean over the wrong axis gave two numbers; (1, N) was mishandled."""
+    """The mean over the wrong axis gave two numbers; (1, N) was mishandled."""
     given, want = SHAPES[shape]
 
     items = parse((given, 16_000) if with_rate else given, audio_rules(16_000, 1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-Backend: TypeAlias = Literal["soundfile", "pyav"]
+Backend: TypeAlias = Literal["soundfile", "pyav", "torchcodec"]
 
 
 @dataclass(frozen=True, slots=True)

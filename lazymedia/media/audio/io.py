@@ -6,15 +6,17 @@ codec library before the first decode, or resampling (see `resample`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from lazymedia.errors import LazyMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media.audio import bounds, formats, header
+from lazymedia.media import system_ffmpeg
+from lazymedia.media.audio import backends, bounds, formats, header
+from lazymedia.media.audio.backends import BACKENDS
 from lazymedia.media.audio.outline import outline
 from lazymedia.media.audio.resample import ResamplesMono
 from lazymedia.media.io import MediaIO
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
 Clip: TypeAlias = "tuple[Samples, int]"
 """float32 samples (N,), and their rate in Hz."""
 
-BACKENDS: Final = ("auto", "soundfile", "pyav")
-"""Names that ``audio_backend`` takes."""
-
 
 class AudioMediaIO(MediaIO[Clip]):
     """Decodes audio to mono at its native rate: ``(float32 samples (N,), Hz)``.
@@ -44,12 +43,15 @@ class AudioMediaIO(MediaIO[Clip]):
     Args:
         audio_backend: "auto" (or None) takes soundfile for WAV, FLAC, OGG, MP3 and AIFF, and PyAV for Opus in OGG,
             MP4, M4A, MOV, WebM, Matroska, AAC, AMR, MPEG, AVI and FLV, by the payload's own bytes. "soundfile" and
-            "pyav" take that one for everything, and nothing else where it fails. Opus has 48,000 Hz by PyAV, and what
-            its header names by soundfile.
+            "pyav" take that one for everything, and nothing else where it fails. "torchcodec" takes the system's FFmpeg
+            for WAV, FLAC, OGG, MP4, M4A, MOV, WebM and Matroska, and the rest is as on "auto"; a request cannot choose
+            it where the operator has not. Opus has 48,000 Hz by PyAV, and what its header names by soundfile.
         limits: The limits on audio are taken from here.
 
     Raises:
         ValueError: Another backend.
+        ImportError: torchcodec is asked for and not installed. Whether it can be loaded is found out by
+            `load_bytes_ref`, before it makes a key.
     """
 
     modality: ClassVar[str] = "audio"
@@ -58,12 +60,10 @@ class AudioMediaIO(MediaIO[Clip]):
     def __init__(
         self,
         *,
-        audio_backend: Literal["auto", "soundfile", "pyav"] | None = "auto",
+        audio_backend: Literal["auto", "soundfile", "pyav", "torchcodec"] | None = "auto",
         limits: Limits | None = None,
     ) -> None:
-        if audio_backend is not None and audio_backend not in BACKENDS:
-            raise ValueError(f"audio_backend must be one of {', '.join(map(repr, BACKENDS))}")
-        self._backend: formats.Backend | None = None if audio_backend in {None, "auto"} else audio_backend  # type: ignore[assignment]  # not narrowed by the set
+        self._backend = backends.configured(audio_backend)
         self._limits = DEFAULT_LIMITS if limits is None else limits
 
     def get_decode_spec(self) -> DecodeSpec:
@@ -75,20 +75,28 @@ class AudioMediaIO(MediaIO[Clip]):
     def get_max_bytes(self) -> int:
         return self._limits.max_audio_bytes
 
-    def load_bytes_ref(self, data: bytes) -> MediaRef[Clip]:
-        """A reference to a clip. Reads its header and takes its key; decodes nothing and loads no library.
+    @classmethod
+    def merge_kwargs(cls, default: Mapping[str, Any] | None, runtime: Mapping[str, Any] | None) -> dict[str, Any]:
+        """As `MediaIO.merge_kwargs`; besides, a request cannot bring in torchcodec."""
+        system_ffmpeg.refuse_wish("audio_backend", default, runtime, cls.modality)
+        return super().merge_kwargs(default, runtime)
 
-        Its spec names the backend that will decode. A payload of no known format has none.
+    def load_bytes_ref(self, data: bytes) -> MediaRef[Clip]:
+        """A reference to a clip. Reads its header and takes its key; decodes nothing and loads no library
+        but torchcodec, where that is to decode.
+
+        Its spec names the backend that will decode. A payload of no known format has none but a named one.
 
         Raises:
             PayloadTooLargeError: More bytes than `Limits.max_audio_bytes`.
             UnprocessableMediaError: The header of a WAV or FLAC tells a rate, channels or a length outside the limits.
+            ImportError: torchcodec is to decode it and cannot be loaded. The operator's fault.
         """
         self._check_size(len(data))
         kind = formats.sniff(data)
         samples = None if kind is None else self._judge(data, kind)
         decoded_bytes = None if samples is None else samples * bounds.SAMPLE_BYTES
-        backend = self._backend or (None if kind is None else kind.backend)
+        backend = self._backend if kind is None else backends.resolve(self._backend, data, kind)
         spec = DecodeSpec() if backend is None else DecodeSpec({"audio_backend": backend})
         return MediaRef(
             _ClipDecoder(self, data),
@@ -145,14 +153,14 @@ class AudioMediaIO(MediaIO[Clip]):
         if kind is None:
             what = "the payload is empty" if not data else "not a supported audio format"
             raise bounds.refused(f"{what} (supported: {formats.SUPPORTED})")
-        backend = self._backend or kind.backend
+        backend = backends.resolve(self._backend, data, kind)
         if backend == "soundfile" and not kind.sndfile:
             raise bounds.refused(f"soundfile does not read {kind.name}")
         if self._judge(data, kind) == 0:  # FFmpeg would take all that follows for samples
             raise bounds.refused("the audio holds no samples")
         checkpoint()
         try:
-            with _reader(backend)(data, kind, self._limits) as source:
+            with backends.reader(backend)(data, kind, self._limits) as source:
                 yield source.rate, self._bounded(source)
         except (LazyMediaError, ImportError, MemoryError):
             raise
@@ -192,19 +200,6 @@ class _ClipDecoder:
             return None
         resampler = transform.for_mono
         return None if resampler is None else partial(self.media_io.load_bytes_resampled, self.data, resampler)
-
-
-_Reader: TypeAlias = "Callable[[bytes, formats.Format, Limits], AbstractContextManager[Source]]"
-
-
-def _reader(backend: formats.Backend) -> _Reader:
-    if backend == "soundfile":
-        from lazymedia.media.audio import soundfile_reader
-
-        return soundfile_reader.open_source
-    from lazymedia.media.audio import pyav_reader
-
-    return pyav_reader.open_source
 
 
 __all__ = ["BACKENDS", "AudioMediaIO", "Clip"]

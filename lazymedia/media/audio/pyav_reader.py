@@ -9,20 +9,22 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
 import av
-import numpy as np
 from av.error import InvalidDataError
 from av.error import MemoryError as FFmpegMemoryError
 from av.stream import Discard
 
 from lazymedia.limits import Limits
+from lazymedia.media import system_ffmpeg
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
-from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.formats import OGG, Format
 from lazymedia.media.audio.header import AudioHeader
-from lazymedia.media.audio.samples import BLOCK, Samples
+from lazymedia.media.audio.ogg import links_of
+from lazymedia.media.audio.samples import BLOCK, Samples, to_floats
 from lazymedia.media.audio.source import Source
 from lazymedia.media.stopping import checkpoint
 
@@ -49,11 +51,37 @@ _DEMUXER_OPTIONS: Final = {
     "max_streams": "64",
 }
 
-_SCALES: Final = {"u8": 2.0**-7, "s16": 2.0**-15, "s32": 2.0**-31, "s64": 2.0**-63, "flt": 1.0, "dbl": 1.0}
-"""What turns a sample into one within ±1, by FFmpeg's sample format; the powers of two that libsndfile uses."""
-
 _UNDECODABLE_START: Final = 64
 """Packets that a recording which may begin anywhere can lose before its first whole frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """The track of a payload that would be decoded, for another library to find it.
+
+    Attributes:
+        number: Its place in the container.
+        codec: FFmpeg's name of what it is coded in.
+        other_codec: As `lazymedia.media.system_ffmpeg.other_codec`.
+    """
+
+    number: int
+    codec: str
+    other_codec: str | None
+
+
+def judge(data: bytes, kind: Format, limits: Limits) -> Track:
+    """Open a payload, hold its header against the limits, and decode nothing.
+
+    Raises:
+        UnprocessableMediaError: As far as a header tells, what `open_source` raises. No cause.
+        Exception: PyAV's own, where the payload is damaged.
+    """
+    _check_links(data, kind)
+    with _open(data, kind) as container:
+        stream = _judged(container, kind, limits)
+        codec = stream.codec_context.codec.canonical_name
+        return Track(stream.index, codec, system_ffmpeg.other_codec(container))
 
 
 @contextmanager
@@ -61,7 +89,8 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     """Decode the audio of a payload by FFmpeg.
 
     Of several audio tracks FFmpeg's best is taken: marked as default rather than not, then the one with more packets
-    and the higher bit rate, then the first. Pictures and video tracks are never decoded.
+    and the higher bit rate, then the first. Of several programs in one stream, it is taken from that of the video, if
+    there is any in it. Pictures and video tracks are never decoded.
 
     Where the container tells that a codec primed its decoder (an edit list, Opus pre-skip), those samples at the start
     are dropped, as FFmpeg does. Samples that pad the last frame stay: an AAC clip may be up to a frame longer than what
@@ -75,12 +104,9 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
             on the way. No cause.
         Exception: PyAV's own, where the payload is damaged.
     """
+    _check_links(data, kind)
     with _open(data, kind) as container:
-        stream = _choose(container)
-        _check_header(stream, limits)
-        promised = _promised(stream, kind)
-        if promised is not None:
-            check_length(promised, stream.rate, 1, limits)
+        stream = _judged(container, kind, limits)
         for other in container.streams:
             if other.index != stream.index:
                 other.discard = Discard.all
@@ -112,6 +138,12 @@ def _promised(stream: Any, kind: Format) -> int | None:
     return int(stream.duration * stream.time_base * stream.rate)
 
 
+def _check_links(data: bytes, kind: Format) -> None:
+    if kind == OGG and len(links_of(data)) > 1:
+        # FFmpeg would decode the second recording by the tables of the first, and call that sound.
+        raise refused("several recordings in one OGG are read by soundfile only")
+
+
 def _open(data: bytes, kind: Format) -> Any:
     options = {**_DEMUXER_OPTIONS, "format_whitelist": kind.demuxer}
     try:
@@ -122,10 +154,7 @@ def _open(data: bytes, kind: Format) -> Any:
 
 
 def _choose(container: Any) -> Any:
-    try:
-        stream = container.streams.best("audio")
-    except (ValueError, IndexError):
-        stream = None
+    stream = _best(container, "audio", related=_best(container, "video")) or _best(container, "audio")
     if stream is None:
         raise refused("there is no audio track")
     context = stream.codec_context
@@ -134,6 +163,23 @@ def _choose(container: Any) -> Any:
     name = context.codec.canonical_name
     if name not in _CODECS and not name.startswith("pcm_"):
         raise refused(f"the audio codec {name} is not decoded")
+    return stream
+
+
+def _best(container: Any, type_: str, related: Any = None) -> Any:
+    try:
+        return container.streams.best(type_, related=related)
+    except (ValueError, IndexError):
+        return None
+
+
+def _judged(container: Any, kind: Format, limits: Limits) -> Any:
+    """The track, within the limits on rate, channels and length where the container's header already tells them."""
+    stream = _choose(container)
+    _check_header(stream, limits)
+    promised = _promised(stream, kind)
+    if promised is not None:
+        check_length(promised, stream.rate, 1, limits)
     return stream
 
 
@@ -181,18 +227,10 @@ def _blocks(runs: Iterator[list[Any]], shape: tuple[int, int, str]) -> Iterator[
 
 def _floats(frame: Any, channels: int) -> Samples:
     """The samples of a frame as (channels, N). Packed formats come as one row of all channels in turn."""
-    name = frame.format.name
     array = frame.to_ndarray()
     if frame.format.is_packed:
         array = array.reshape(-1, channels).T
-    kind = name.removesuffix("p")
-    scale = _SCALES.get(kind)
-    if scale is None:
-        raise refused(f"samples of type {kind} are not decoded")
-    floats: Samples = array.astype(np.float32, copy=False)
-    if kind == "u8":
-        return (floats - np.float32(128)) * np.float32(scale)
-    return floats if scale == 1.0 else floats * np.float32(scale)
+    return to_floats(array)
 
 
-__all__ = ["open_source", "read_header"]
+__all__ = ["Track", "judge", "open_source", "read_header"]

@@ -6,7 +6,7 @@ decodes, or a limit.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,21 @@ _ROOM: Final = 64 * _STEP
 """Samples that a `Collector` has room for at first, where it may come to hold as many: 256 MiB of addresses. Memory
 that is never written to costs nothing, whereas growing NumPy's large arrays may copy them once.
 """
+
+_SCALES: Final = {"uint8": 2.0**-7, "int16": 2.0**-15, "int32": 2.0**-31, "int64": 2.0**-63}
+"""What turns an integer sample into one within ±1; the powers of two that libsndfile uses."""
+
+
+def to_floats(block: npt.NDArray[Any]) -> Samples:
+    """Samples of any type that FFmpeg has, as float32; integers within ±1. For float32 the very same array."""
+    floats: Samples = block.astype(np.float32, copy=False)
+    scale = _SCALES.get(block.dtype.name)
+    if scale is None:
+        return floats
+    if block.dtype == np.uint8:
+        floats -= np.float32(128)
+    floats *= np.float32(scale)
+    return floats
 
 
 def to_mono(block: Samples) -> Samples:
@@ -70,4 +85,4 @@ class Collector:
         return done
 
 
-__all__ = ["BLOCK", "Collector", "Samples", "to_mono"]
+__all__ = ["BLOCK", "Collector", "Samples", "to_floats", "to_mono"]

@@ -7,8 +7,10 @@ it opens some twenty by default, RAW among them; or a read whose size a header t
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -18,6 +20,7 @@ from lazymedia.limits import Limits
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.header import AudioHeader
+from lazymedia.media.audio.ogg import links_of
 from lazymedia.media.audio.samples import BLOCK, Samples
 from lazymedia.media.audio.source import Source
 from lazymedia.media.stopping import checkpoint
@@ -27,6 +30,9 @@ _SUBTYPES: Final = {
     *("VORBIS", "OPUS", "MPEG_LAYER_I", "MPEG_LAYER_II", "MPEG_LAYER_III"),
 }
 """Its codecs. GSM, G.72x, NMS and DWVW in a WAV or AIFF are nothing that a client sends in earnest."""
+
+_OF_16_BITS: Final = np.float32(2.0**-15)
+"""What turns a sample of 16 bits into one within ±1."""
 
 _UNKNOWN: Final = 1 << 40
 """Samples from which on a length stands for one that is not known; libsndfile then says 2^63 - 1."""
@@ -62,38 +68,64 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
 
     What a truncated clip yields: of WAV, AIFF, OGG and MP3 what exists; a FLAC that ends before the length in its
     header, or in the middle of a frame, is an error. The samples of a WAV end where its header says or with the
-    payload, whichever comes first; a size of 0xFFFFFFFF, as pipes write it, means all there is, and 0 means none.
+    payload, whichever comes first; a size of 0xFFFFFFFF, as pipes write it, means all there is, and 0 means none. Those
+    of a FLAC end where its header says, unless that tells no length. Recordings that follow each other in one OGG are
+    read one after the other; libsndfile alone would stop behind the first, and FFmpeg decodes the second by the tables
+    of the first. A last one that is cut within its tables is an error.
 
     Raises:
-        UnprocessableMediaError: Over a limit, or a format or codec that is not read here. No cause.
+        UnprocessableMediaError: Over a limit, a format or codec that is not read here, or recordings in one OGG whose
+            rates or channels differ. No cause.
         Exception: soundfile's own, where the payload is damaged.
     """
-    with _opened(data, kind, limits) as (file, told):
+    first, *others = links_of(data) if "OGG" in kind.sndfile else [slice(None)]
+    with _opened(data[first], kind) as file:  # of all of it this is no copy
+        told = _told(file, kind, limits)
         promised = told.samples or 0
-        yield Source(told.rate, told.channels, _blocks(file, told.channels, promised if kind.name == "FLAC" else 0))
+        blocks = _blocks(file, told.channels, promised if kind.name == "FLAC" else 0)
+        yield Source(told.rate, told.channels, chain(blocks, _others(data, others, kind, (told.rate, told.channels))))
 
 
 def read_header(data: bytes, kind: Format, limits: Limits) -> AudioHeader:
-    """What libsndfile makes of a header, without a sample being decoded. Raises as `open_source`."""
-    with _opened(data, kind, limits) as (_, told):
-        return told
+    """What libsndfile makes of a header, without a sample being decoded. Raises as `open_source`. Of recordings that
+    follow each other in one OGG, no length.
+    """
+    first, *others = links_of(data) if "OGG" in kind.sndfile else [slice(None)]
+    with _opened(data[first], kind) as file:
+        told = _told(file, kind, limits)
+        return replace(told, samples=None) if others else told
+
+
+def _told(file: soundfile.SoundFile, kind: Format, limits: Limits) -> AudioHeader:
+    rate, channels, promised = int(file.samplerate), int(file.channels), int(file.frames)
+    check_layout(rate, channels, limits)
+    known = kind.declared_length and promised < _UNKNOWN
+    if known:
+        check_length(promised, rate, channels, limits)
+    return AudioHeader(rate, channels, promised if known else None)
 
 
 @contextmanager
-def _opened(data: bytes, kind: Format, limits: Limits) -> Iterator[tuple[soundfile.SoundFile, AudioHeader]]:
+def _opened(data: bytes, kind: Format) -> Iterator[soundfile.SoundFile]:
     with _Linear(_Payload(data)) as file:
         if file.format not in kind.sndfile or file.subtype not in _SUBTYPES:
             raise refused(f"{file.subtype} in {file.format} is not decoded")
-        rate, channels, promised = int(file.samplerate), int(file.channels), int(file.frames)
-        check_layout(rate, channels, limits)
-        known = kind.declared_length and promised < _UNKNOWN
-        if known:
-            check_length(promised, rate, channels, limits)
-        yield file, AudioHeader(rate, channels, promised if known else None)
+        yield file
+
+
+def _others(data: bytes, links: Sequence[slice], kind: Format, shape: tuple[int, int]) -> Iterator[Samples]:
+    for link in links:
+        with _opened(data[link], kind) as file:
+            if (int(file.samplerate), int(file.channels)) != shape:
+                raise refused("the rate or channels change in the middle of the audio")
+            yield from _blocks(file, shape[1], 0)
 
 
 def _blocks(file: soundfile.SoundFile, channels: int, promised: int) -> Iterator[Samples]:
     """Blocks until nothing comes any more, in one buffer.
+
+    Samples of 16 bits are read as such, and become the same floats here: of a WAV or AIFF, libsndfile then asks for a
+    whole block at a time and not for 8 KiB, each of which is a call into Python.
 
     Args:
         file: Opened.
@@ -101,12 +133,15 @@ def _blocks(file: soundfile.SoundFile, channels: int, promised: int) -> Iterator
         promised: Samples per channel without which the clip is truncated; 0 for as many as there are.
     """
     buffer = np.empty((BLOCK, channels), np.float32)
+    shorts = np.empty((BLOCK, channels), np.int16) if file.subtype == "PCM_16" else None
     total = 0
     while True:
         checkpoint()
-        count = len(file.read(out=buffer))
+        count = len(file.read(out=buffer if shorts is None else shorts))
         if count == 0:
             break
+        if shorts is not None:
+            np.multiply(shorts[:count], _OF_16_BITS, out=buffer[:count])
         total += count
         yield buffer[:count].T
     if total < promised:

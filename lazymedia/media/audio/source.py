@@ -1,4 +1,4 @@
-"""An opened clip, as either library presents it.
+"""An opened clip, as every library presents it.
 
 Comes in: nothing. Goes out: the type that readers return. Never here: a library.
 """

@@ -7,6 +7,8 @@
 * `raster`: Pillow's codecs, from an outline to stored pixels (with `png_raster`, and `tiff_raster` for TIFF, which is
   off unless allowed)
 * `convert`: from stored pixels to what was asked for; `pixels` holds the tools that it shares with the codecs
+* `turbo`: JPEGs straight into arrays, by simplejpeg where that gives Pillow's pixels
+* `animation`: the frames of an animated WebP, for videos
 
 Importing this loads neither Pillow nor numpy.
 """

@@ -49,7 +49,8 @@ class ImageMediaIO(MediaIO[Picture]):
     Args:
         image_mode: "RGB", "RGBA" or "L". None keeps the stored mode; as an array, the nearest of L, LA, RGB and RGBA.
         rgba_background_color: Red, green and blue, 0 to 255, behind see-through pixels; None means white.
-        output: "pil" for a `PIL.Image.Image`, "array" for a read-only uint8 array (H, W, C) with C = 1 for grey.
+        output: "pil" for a `PIL.Image.Image`, "array" for a read-only uint8 array (H, W, C) with C = 1 for grey. With
+            simplejpeg, JPEGs become arrays in less than half the time; the pixels are those of Pillow all the same.
         image_id: "trust" lets a UUID in the EXIF tag ImageID stand for the payload (see `load_bytes_ref`). Whoever
             sends a picture chooses that tag: trust it only where all senders are trusted.
         limits: `Limits.image_formats` and the limits on pictures are taken from here.
@@ -123,11 +124,14 @@ class ImageMediaIO(MediaIO[Picture]):
         """
         kind, outline = header.read_outline(data, self._limits)
         checkpoint()
-        from lazymedia.media.image import convert, raster
+        from lazymedia.media.image import convert, raster, turbo
 
         if outline is None:
             raise self._unreadable(kind)
         try:
+            array = turbo.decode(data, outline, self._target())
+            if array is not None:
+                return array
             pixels = raster.rasterise(data, outline, self._limits)
             checkpoint()
             return convert.finish(pixels, self._target())

@@ -36,8 +36,16 @@ _MARKER: Final = re.compile(rb"\xff([^\x00\x01\xd0-\xd7\xff])")
 
 @dataclass(frozen=True, slots=True)
 class JpegOutline(Outline):
+    """Attributes beyond `Outline`'s.
+
+    exif: The EXIF block.
+    xmp: The XMP packet.
+    frame: The frame header's marker, which tells how pixels are coded; C0 to C2 in nearly every picture.
+    """
+
     exif: Span | None = None
     xmp: Span | None = None
+    frame: int = 0xC0
 
     def metadata(self, data: bytes) -> Metadata:
         return Metadata(
@@ -78,7 +86,7 @@ def _outline(data: bytes, limits: Limits) -> JpegOutline | None:
                 return None
             if kind in _PROGRESSIVE or data[start] < components:
                 _check_scans(data, start - 4, limits)
-            return JpegOutline("JPEG", width, height, _MODES[components], exif, xmp)
+            return JpegOutline("JPEG", width, height, _MODES[components], exif, xmp, kind)
     return None
 
 

@@ -1,14 +1,19 @@
-"""Small tools on Pillow images that the codecs and the conversion share.
+"""Small tools on pixels, of Pillow images and of arrays, that the codecs and the conversion share.
 
-Comes in: Pillow images, which stay as they are. Goes out: others. Never here: a payload, or a function of Pillow's that
-holds a size against ``Image.MAX_IMAGE_PIXELS``.
+Comes in: Pillow images and arrays, which stay as they are. Goes out: others. Never here: a payload, or a function of
+Pillow's that holds a size against ``Image.MAX_IMAGE_PIXELS``.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy import typing as npt
 from PIL import Image
+
+_TILE: Final = 256
+"""Side of the squares of an array that are turned one by one, small enough to stay in the processor's cache."""
 
 
 def blank(mode: str, size: tuple[int, int]) -> Image.Image:
@@ -53,4 +58,23 @@ def opaque_of(image: Image.Image) -> Image.Image | None:
     return opaque_but(colour_matches(image, colour))
 
 
-__all__ = ["bare", "blank", "colour_matches", "opaque_but", "opaque_of", "region"]
+def upright_shape(pixels: npt.NDArray[np.uint8], orientation: int) -> tuple[int, int]:
+    """Height and width of an array (H, W, C) once it is upright."""
+    height, width = pixels.shape[:2]
+    return (width, height) if orientation >= 5 else (height, width)
+
+
+def put_upright(pixels: npt.NDArray[np.uint8], orientation: int, place: npt.NDArray[np.uint8]) -> None:
+    """Copy an array (H, W, C) into one of its `upright_shape`, turned as an orientation of EXIF, 1 to 8, asks for."""
+    view = pixels.swapaxes(0, 1) if orientation >= 5 else pixels
+    view = view[:: -1 if orientation in {3, 4, 7, 8} else 1, :: -1 if orientation in {2, 3, 6, 7} else 1]
+    height, width, channels = view.shape
+    # Channel by channel: numpy is slow where its innermost loop has three steps.
+    for top in range(0, height, _TILE):
+        for left in range(0, width, _TILE):
+            tile = slice(top, top + _TILE), slice(left, left + _TILE)
+            for channel in range(channels):
+                place[(*tile, channel)] = view[(*tile, channel)]
+
+
+__all__ = ["bare", "blank", "colour_matches", "opaque_but", "opaque_of", "put_upright", "region", "upright_shape"]

@@ -25,6 +25,8 @@ from lazymedia.media.image.outline import Metadata, check_size
 from lazymedia.media.image.pixels import bare, blank
 
 if TYPE_CHECKING:
+    from PIL import WebPImagePlugin
+
     from lazymedia.limits import Limits
 
 _CODECS = {"JPEG": "jpg", "PNG": "zlib", "WEBP": "webp", "AVIF": "avif"}
@@ -144,10 +146,21 @@ class _ShortFirstRead(io.BytesIO):
         return super().read(size)
 
 
-def _webp(data: bytes, limits: Limits) -> Raster:
+def open_webp(data: bytes) -> WebPImagePlugin.WebPImageFile:
+    """A WebP of a checked size as Pillow's file: of its frames, none is decoded yet.
+
+    Raises:
+        ImportError: This build of Pillow has no WebP codec.
+        Exception: Whatever Pillow raises; the payload's fault.
+    """
     from PIL import WebPImagePlugin
 
-    opened = WebPImagePlugin.WebPImageFile(_ShortFirstRead(data))
+    _require("WEBP")
+    return WebPImagePlugin.WebPImageFile(_ShortFirstRead(data))
+
+
+def _webp(data: bytes, limits: Limits) -> Raster:
+    opened = open_webp(data)
     check_size(*opened.size, limits)
     turn = exif.orientation(Metadata(opened.info.get("exif"), opened.info.get("xmp")))
     opened.load()
@@ -170,4 +183,4 @@ def _avif(data: bytes, outline: avif.AvifOutline, limits: Limits) -> Raster:
     return Raster(bare(opened), turn)
 
 
-__all__ = ["MAX_RLE_PIXELS", "Raster", "rasterise"]
+__all__ = ["MAX_RLE_PIXELS", "Raster", "open_webp", "rasterise"]

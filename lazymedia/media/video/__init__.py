@@ -5,12 +5,16 @@
 * `sampling`: which frames are wanted, one pure function for each policy
 * `container`: a demuxer chosen from the bytes and shut off from everything else; `tables` holds an MP4's claims against
   its bytes first
-* `index`: where frames lie, learnt from packets; `index_cache` keeps that
-* `reader`: the wanted frames and no others; `frames` turns one upright and converts it
+* `index`: where frames lie, learnt from packets; `fields` tells which of them are halves of frames; `index_cache` keeps
+  that
+* `backends`: what decodes a payload
+* `reader`: the wanted frames and no others; `frames` turns one upright and converts it; `torchcodec_reader`:
+  the same by torchcodec
 * `stretches`: which packets the wanted frames need
 * `side_by_side`: several parts of one video at once
 * `taken`: the array that a decode fills
-* `jpeg_sequence`: videos that come as pictures
+* `jpeg_sequence`: videos that come as pictures; `picture_sequence`: those of a format for pictures, such as animated
+  WebP, whose chunks `webp_chunks` reads
 * `faults`: what a video's own fault looks like
 
 Importing this loads neither PyAV nor numpy.

@@ -36,6 +36,9 @@ _PROBED: Final = CODECS | {"aac", "ac3", "eac3", "mp2float", "mp3float", "opus",
 
 _WHITELIST: Final = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,flv,ogg,gif,mpeg"
 _MOV_BOXES: Final = frozenset({b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"styp"})
+SUPPORTED: Final = "MP4, MOV, Matroska, WebM, AVI, MPEG, FLV, Ogg, GIF, WebP, AVIF"
+"""For error texts."""
+
 _TRANSFERS_TO_HDR: Final = {16: "PQ (SMPTE ST 2084)", 18: "HLG (ARIB STD-B67)"}
 
 PROBE_BYTES: Final = 5_000_000
@@ -99,7 +102,7 @@ def open_video(data: bytes, limits: Limits) -> Iterator[Opened]:
     """
     kind = identify(data)
     if kind is None:
-        raise refused("not a supported video format (supported: MP4, MOV, Matroska, WebM, AVI, MPEG-TS, FLV, Ogg, GIF)")
+        raise refused(f"not a supported video format (supported: {SUPPORTED})")
     if kind == "mov":
         check_tables(data)
     import av

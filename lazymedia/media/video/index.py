@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from lazymedia.media.stopping import checkpoint
 from lazymedia.media.video.faults import refused
+from lazymedia.media.video.fields import FieldPairs
 from lazymedia.media.video.tables import MAX_SAMPLES
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class PacketIndex:
         last_ticks: How long the last frame is shown.
         header_fps: The rate that the header claims; 0.0 for none.
         layered: Whether frames lie in temporal layers (HEVC), in which "not a reference" has another meaning.
+        paired: Whether some frames are two packets, one for each field (H.264). Their position is the second one's.
     """
 
     timed: bool
@@ -60,6 +62,7 @@ class PacketIndex:
     last_ticks: int
     header_fps: float
     layered: bool
+    paired: bool
 
     @property
     def total(self) -> int:
@@ -119,9 +122,17 @@ class PacketIndex:
 
     def seek_time(self, position: int) -> int | None:
         """What to ask the container for so that it lands on a key frame; None where there is none."""
+        key = self._key(position)
+        return None if key is None else self.key_seeks[key]
+
+    def key_time(self, position: int) -> int | None:
+        """The display time of the key frame stored at ``position``; None where there is none."""
+        key = self._key(position)
+        return None if key is None else self.key_pts[key]
+
+    def _key(self, position: int) -> int | None:
         key = bisect_left(self.key_positions, position)
-        found = key < len(self.key_positions) and self.key_positions[key] == position
-        return self.key_seeks[key] if found else None
+        return key if key < len(self.key_positions) and self.key_positions[key] == position else None
 
 
 def packets_of(opened: Opened) -> Iterator[Packet[VideoStream]]:
@@ -148,7 +159,8 @@ def scan(opened: Opened) -> PacketIndex:
         UnprocessableMediaError: No packet, or more of them than `MAX_SAMPLES`.
         DecodeStopped: The request was cancelled.
     """
-    found = _Found(timed=opened.kind not in _WITHOUT_TIMES)
+    fields = FieldPairs(opened.stream.codec_context.extradata or b"") if opened.codec == "h264" else None
+    found = _Found(timed=opened.kind not in _WITHOUT_TIMES, fields=fields)
     for packet in packets_of(opened):
         if found.packets == MAX_SAMPLES:
             raise refused(f"a video may have {MAX_SAMPLES} packets at most")
@@ -163,7 +175,9 @@ class _Found:
     """What the packets so far have told."""
 
     timed: bool
+    fields: FieldPairs | None = None
     layered: bool = False
+    paired: bool = False
     packets: int = 0
     last: tuple[int, int] | None = None
     shown: list[tuple[int, int]] = field(default_factory=list)
@@ -171,6 +185,9 @@ class _Found:
 
     def add(self, packet: Packet[VideoStream], opened: Opened) -> None:
         position, self.packets = self.packets, self.packets + 1
+        if self.fields is not None and self.fields.is_second(packet):
+            self._complete(packet, position)
+            return
         pts = packet.pts
         if pts is None:
             self.timed, pts = False, position
@@ -184,6 +201,18 @@ class _Found:
         self.last = max(self.last or (pts, 0), (pts, packet.duration or 0))
         self.shown.append((pts, position))
 
+    def _complete(self, packet: Packet[VideoStream], position: int) -> None:
+        """The packet before began a frame, and this one holds the rest of it: what is shown has that one's time."""
+        self.paired = True
+        if packet.is_discard or not self.shown:
+            return
+        pts, begun = self.shown[-1]
+        if begun == position - 1:
+            self.shown[-1] = (pts, position)
+            if self.last is not None and self.last[0] == pts and packet.pts is not None:
+                half = packet.pts - pts
+                self.last = (pts, max(self.last[1], half + (packet.duration or half)))
+
     def finish(self, stream: VideoStream) -> PacketIndex:
         self.shown.sort()
         self.keys.sort()
@@ -193,6 +222,8 @@ class _Found:
             self.timed, times = False, list(range(len(times)))
         elif not last_ticks and len(times) > 1:
             last_ticks = (times[-1] - times[0]) // (len(times) - 1)
+        elif not last_ticks and _header_fps(stream) and stream.time_base:
+            last_ticks = round(1 / _header_fps(stream) / stream.time_base)
         return PacketIndex(
             timed=self.timed,
             pts=array("q", times),
@@ -205,6 +236,7 @@ class _Found:
             last_ticks=last_ticks,
             header_fps=_header_fps(stream),
             layered=self.layered,
+            paired=self.paired,
         )
 
 

@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.media import system_ffmpeg
 from lazymedia.media.cores import CORES
 from lazymedia.media.io import MediaIO
 from lazymedia.media.kept import owners_store
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec, shared_payload_digest
 from lazymedia.media.stopping import checkpoint
-from lazymedia.media.video import jpeg_sequence
+from lazymedia.media.video import backends, jpeg_sequence, picture_sequence
+from lazymedia.media.video.backends import BACKENDS
 from lazymedia.media.video.container import identify
 from lazymedia.media.video.faults import blamed_on_payload, refused
 from lazymedia.media.video.index_cache import IndexSource, PacketIndexCache
 from lazymedia.media.video.metadata import VideoMetadata
-from lazymedia.media.video.sampling import POLICIES, Clip, Request
+from lazymedia.media.video.sampling import POLICIES, READS, Clip, Request
 from lazymedia.media.video.tables import check_tables, display_size
 
 if TYPE_CHECKING:
@@ -34,9 +36,6 @@ if TYPE_CHECKING:
 
 Video: TypeAlias = "tuple[npt.NDArray[np.uint8], VideoMetadata]"
 """Frames, uint8 (N, H, W, 3), RGB and upright, and what is known of them."""
-
-BACKENDS: Final = ("pyav",)
-"""What can decode a video."""
 
 DEFAULT_FRAMES: Final = 32
 """Frames that "uniform" takes where neither a number nor a rate is given."""
@@ -63,7 +62,10 @@ class VideoMediaIO(MediaIO[Video]):
         min_frames: Lower bound where a rate decides how many.
         max_frames: Upper bound where a rate decides how many.
         frame_multiple: With "fps", the number is rounded down to a multiple of this.
-        video_backend: "pyav", or None for the default, which is that.
+        video_backend: "pyav"; or "torchcodec" for MP4, MOV, Matroska and WebM, which gives the same frames by the
+            system's FFmpeg. Everything else is then still decoded by PyAV, and so its reference's spec says. "auto" and
+            None mean "pyav". A request cannot choose "torchcodec" where the operator has not. Pictures
+            sent as videos (WebP, a still AVIF) are decoded by Pillow all the same.
         index_cache: Where packet indexes are kept, so that a second decode of a payload does not read all its packets
             again. May be shared by any number of decoders. None takes that of the connector which makes the reference;
             without a connector none is kept.
@@ -73,6 +75,8 @@ class VideoMediaIO(MediaIO[Video]):
 
     Raises:
         ValueError: A setting that is not one of these.
+        ImportError: torchcodec is asked for and not installed. Whether it can be loaded is found out by
+            `load_bytes_ref`, before it makes a key.
         UnprocessableMediaError: More frames than `Limits.max_video_frames` are asked for.
     """
 
@@ -96,9 +100,7 @@ class VideoMediaIO(MediaIO[Video]):
         self._limits = DEFAULT_LIMITS if limits is None else limits
         self._cache = index_cache
         self._threads = None if decoder_threads is None else _count("decoder_threads", decoder_threads)
-        self._backend = "pyav" if video_backend is None else video_backend
-        if self._backend not in BACKENDS:
-            raise ValueError(f"video_backend must be one of {', '.join(BACKENDS)}")
+        self._backend = backends.configured(video_backend)
         wants_all = num_frames == -1 and type(num_frames) is int
         self._policy = ("all" if wants_all else "uniform") if sampling is None else sampling
         if self._policy not in tuple(POLICIES):  # which asks nothing to be hashable
@@ -135,33 +137,51 @@ class VideoMediaIO(MediaIO[Video]):
     @classmethod
     def merge_kwargs(cls, default: Mapping[str, Any] | None, runtime: Mapping[str, Any] | None) -> dict[str, Any]:
         """As `MediaIO.merge_kwargs`; besides, a request that names one of ``num_frames`` and ``fps`` alone removes the
-        other from the defaults.
+        other from the defaults, and a default ``sampling`` that would not read what it names.
         """
+        system_ffmpeg.refuse_wish("video_backend", default, runtime, cls.modality)
         default, runtime = dict(default or {}), dict(runtime or {})
         for one, other in (("num_frames", "fps"), ("fps", "num_frames")):
             if one in runtime and other not in runtime:
                 default.pop(other, None)
+                if one not in READS.get(str(default.get("sampling")), (one,)):
+                    del default["sampling"]
         return super().merge_kwargs(default, runtime)
 
     def load_bytes_ref(self, data: bytes) -> MediaRef[Video]:
         """A reference to a video. Takes its key; opens and decodes nothing, and does not load PyAV.
 
-        The memory that decoding takes is estimated for an MP4 of which a number of frames is wanted.
+        Its spec names the backend that will decode. torchcodec is loaded, if it is that. The spec of a WebP, or of a
+        still AVIF, says ``{"video_backend": "pillow"}`` whatever was asked for.
+
+        The memory that decoding takes is estimated for an MP4 or WebP of which a number of frames is wanted.
 
         Raises:
             PayloadTooLargeError: More bytes than `Limits.max_video_bytes`.
-            UnprocessableMediaError: Tables of an MP4 claim more than the payload can hold.
+            UnprocessableMediaError: Tables of an MP4 claim more than the payload can hold, or the chunks of a WebP more
+                than is allowed.
+            ImportError: torchcodec is to decode it and cannot be loaded. The operator's fault.
         """
         self._check_size(len(data))
+        if picture_sequence.is_pictures(data, self._limits) and type(self).load_bytes is VideoMediaIO.load_bytes:
+            decoded_bytes = picture_sequence.check(data, self._limits, self._request.num_frames)
+            spec = self._spec.extend(video_backend=picture_sequence.BACKEND)
+            outline = partial(picture_sequence.outline, data, self._choose, self._limits)
+            return MediaRef(partial(self.load_bytes, data), data, spec, decoded_bytes=decoded_bytes, outline=outline)
         decoded_bytes = self._estimate(data)
+        backend = backends.resolve(self._backend, data)
+        spec = self._spec.extend(video_backend=backend)
         cache = owners_store(PacketIndexCache) if self._cache is None else self._cache
         with shared_payload_digest(data):  # one reading for the key and for the index's
             if type(self).load_bytes is not VideoMediaIO.load_bytes:  # a subclass's own way, of which nothing is known
-                return MediaRef(partial(self.load_bytes, data), data, self._spec, decoded_bytes=decoded_bytes)
+                return MediaRef(partial(self.load_bytes, data), data, spec, decoded_bytes=decoded_bytes)
             indexes = IndexSource.of(data, cache, self._limits)
-            outline = partial(self._outline, data, indexes)
             return MediaRef(
-                partial(self._load, data, indexes), data, self._spec, decoded_bytes=decoded_bytes, outline=outline
+                partial(self._load, data, indexes),
+                data,
+                spec,
+                decoded_bytes=decoded_bytes,
+                outline=partial(self._outline, data, indexes, backend),
             )
 
     def _estimate(self, data: bytes) -> int | None:
@@ -201,16 +221,21 @@ class VideoMediaIO(MediaIO[Video]):
 
     def _load(self, data: bytes, indexes: IndexSource) -> Video:
         checkpoint()
-        from lazymedia.media.video.reader import reading
-
-        with CORES.one(), reading(data, self._limits, threads=self._threads) as reader:
+        if picture_sequence.is_pictures(data, self._limits):
+            with CORES.one():
+                return picture_sequence.decode(data, self._choose, self._limits)
+        backend = backends.resolve(self._backend, data)
+        with (
+            CORES.one(),
+            backends.reading(backend, data, self._limits, threads=self._threads) as reader,
+        ):
             index = indexes.index(reader.scan)
             ranks = self._choose(Clip(index.times, index.fps, index.duration))
             with blamed_on_payload("the video cannot be decoded"):
                 frames, loaded = reader.read(index, ranks)
-        return frames, self._metadata(index, loaded, (frames.shape[2], frames.shape[1]))
+        return frames, self._metadata(index, loaded, (frames.shape[2], frames.shape[1]), backend)
 
-    def _outline(self, data: bytes, indexes: IndexSource) -> VideoMetadata | None:
+    def _outline(self, data: bytes, indexes: IndexSource, backend: str) -> VideoMetadata | None:
         """What a decode will tell, unless a frame does not decode: learnt from packets and headers alone."""
         from lazymedia.media.video.container import open_video
         from lazymedia.media.video.index import scan
@@ -221,9 +246,9 @@ class VideoMediaIO(MediaIO[Video]):
             if size is None:
                 return None
             index = indexes.index(partial(scan, opened))
-        return self._metadata(index, self._choose(Clip(index.times, index.fps, index.duration)), size)
+        return self._metadata(index, self._choose(Clip(index.times, index.fps, index.duration)), size, backend)
 
-    def _metadata(self, index: PacketIndex, ranks: list[int], size: tuple[int, int]) -> VideoMetadata:
+    def _metadata(self, index: PacketIndex, ranks: list[int], size: tuple[int, int], backend: str) -> VideoMetadata:
         times = index.times
         return VideoMetadata(
             total_num_frames=index.total,
@@ -233,7 +258,7 @@ class VideoMediaIO(MediaIO[Video]):
             timestamps=[times[rank] for rank in ranks],
             width=size[0],
             height=size[1],
-            video_backend=self._backend,
+            video_backend=backend,
             do_sample_frames=ranks == list(range(index.total)),
         )
 

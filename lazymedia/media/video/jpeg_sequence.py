@@ -49,7 +49,8 @@ def pack(text: str, limits: Limits) -> bytes:
     parts: list[bytes] = []
     for number, part in enumerate(text.split(",")):
         try:
-            picture = pybase64.b64decode(part, validate=True)
+            # A data URL's padding may be missing, and here each part has one of its own.
+            picture = pybase64.b64decode(part if "=" in part else part + "=" * (-len(part) % 4), validate=True)
         except (binascii.Error, ValueError) as exc:
             raise refused(f"frame {number} of the video is not valid base64") from exc
         if not picture:

@@ -29,7 +29,8 @@ class VideoMetadata(Mapping[str, Any]):
             rate; made from ``fps`` for containers that store no timestamps of their own (AVI).
         width: Pixels of a loaded frame, upright.
         height: Pixels of a loaded frame, upright.
-        video_backend: What decoded it: "pyav", or "jpeg_sequence" for frames that came as pictures.
+        video_backend: What decoded it: "pyav" or "torchcodec", "pillow" for a WebP or a still AVIF, or "jpeg_sequence"
+            for frames that came as pictures.
         do_sample_frames: Whether all frames of the video were loaded, so that a processor may still choose among them.
     """
 

@@ -141,7 +141,8 @@ class Reader:
 
     def _may_skip(self, index: PacketIndex) -> bool:
         codec = self._opened.stream.codec_context
-        return index.timed and not index.layered and codec.name in SKIPS_EXACTLY and codec.field_order in _PROGRESSIVE
+        told = index.timed and not index.layered and not index.paired
+        return told and codec.name in SKIPS_EXACTLY and codec.field_order in _PROGRESSIVE
 
     def _frames(self, stretch: Stretch, taken: Taken, *, skips: bool) -> Iterator[VideoFrame]:
         """What a stretch decodes to. Leaves the decoder empty, unless it is abandoned."""

@@ -202,10 +202,25 @@ POLICIES: Final = MappingProxyType(
 )
 """Every policy by the name under which it is asked for and written into specs."""
 
+READS: Final = MappingProxyType(
+    {
+        "uniform": ("num_frames", "fps"),
+        "fps": ("fps", "min_frames", "max_frames"),
+        "all": (),
+        "transformers": ("num_frames", "fps"),
+        "qwen2_vl": ("num_frames", "fps", "min_frames", "max_frames"),
+        "qwen3_vl": ("num_frames", "fps", "min_frames", "max_frames"),
+        "glm4v": ("fps",),
+        "smolvlm": ("num_frames", "fps"),
+    }
+)
+"""What of a request each policy reads, ``multiple`` aside, which is for "fps" alone."""
+
 Policy = Callable[[Clip, Request], list[int]]
 
 __all__ = [
     "POLICIES",
+    "READS",
     "Clip",
     "Policy",
     "Request",

@@ -26,6 +26,9 @@ _PARENTS: Final = frozenset(
 )
 """Boxes inside which FFmpeg looks for any other; "hoov" is what some cameras write for a moov in progress."""
 
+_ALPHA: Final = (b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha\0", b"urn:mpeg:hevc:2015:auxid:1\0")
+"""By which a track tells that it holds another one's alpha."""
+
 _ENTRY_BYTES: Final = {b"stts": 8, b"ctts": 8, b"stsc": 12, b"stco": 4, b"co64": 8, b"stss": 4}
 
 
@@ -34,7 +37,7 @@ def check_tables(data: bytes) -> None:
 
     Raises:
         UnprocessableMediaError: More samples than `MAX_SAMPLES`, a table longer than its box, boxes nested deeper or
-            more of them than any real file has.
+            more of them than any real file has; a compressed header, or a track of alpha, which are not supported.
     """
     samples = 0
     for kind, body, end in _walk(data):
@@ -48,6 +51,9 @@ def check_tables(data: bytes) -> None:
             samples += struct.unpack_from(">I", data, body + 8)[0]
         elif kind == b"trun" and body + 8 <= end:
             samples += struct.unpack_from(">I", data, body + 4)[0]
+        elif kind == b"stsd" and any(data.find(name, body, end) >= 0 for name in _ALPHA):
+            # FFmpeg takes such a track for a video like any other, and may call it the best.
+            raise refused("an animated AVIF with transparent frames is not supported")
         elif kind in _ENTRY_BYTES and body + 8 <= end:
             _check_fits(kind, _ENTRY_BYTES[kind], struct.unpack_from(">I", data, body + 4)[0], body + 8, end)
         if samples > MAX_SAMPLES:

@@ -1,0 +1,158 @@
+"""An hour of sound to 16 kHz mono, per format, against what people put together from the libraries; two at once.
+
+By hand means: soundfile's blocks and a soxr stream; PyAV's frames and FFmpeg's resampler, or a soxr stream; torchcodec,
+which resamples by itself. The quickest by the clock is the rival.
+"""
+
+from __future__ import annotations
+
+import io
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from statistics import median
+from typing import Any, Final
+
+import av
+import numpy as np
+import soundfile
+import soxr
+
+from benchmarks.measure import best, cost_rows, heading, in_rounds, optional, ratio
+from benchmarks.media_made import FORMATS
+from benchmarks.peak import Growth, grows
+from lazymedia.cli.show import table
+from lazymedia.limits import MIB, Limits
+from lazymedia.media.audio import AudioMediaIO, resample
+
+RATE: Final = 16_000
+LIMITS: Final = Limits(
+    max_audio_seconds=4_000,
+    max_audio_bytes=1024 * MIB,
+    max_audio_decoded_bytes=2048 * MIB,
+    max_download_bytes=1024 * MIB,
+)
+"""Room for an hour of stereo."""
+
+DIRECT, MAPPED, TWO = "lazymedia", "lazymedia, a mapped reference", "lazymedia, two at once"
+_TORCHCODEC: Final = "torchcodec"
+
+
+def lazymedia_direct(data: bytes) -> Any:
+    """Samples (N,)."""
+    return AudioMediaIO(limits=LIMITS).load_bytes_resampled(data, resample(RATE, limits=LIMITS))[0]
+
+
+def lazymedia_mapped(data: bytes) -> Any:
+    """Samples (N,), by a reference; the digest of the payload is part of it."""
+    resampler = resample(RATE, limits=LIMITS)
+    return AudioMediaIO(limits=LIMITS).load_bytes_ref(data).map(resampler, **resampler.settings()).decode()[0]
+
+
+def soundfile_soxr(data: bytes) -> Any:
+    """Ten seconds at a time in one buffer; half of left and right."""
+    with soundfile.SoundFile(io.BytesIO(data)) as file:
+        buffer = np.empty((10 * file.samplerate, 2), np.float32)
+
+        def blocks() -> Iterator[Any]:
+            while len(block := file.read(out=buffer)):
+                yield 0.5 * (block[:, 0] + block[:, 1])
+
+        return _resampled(blocks(), file.samplerate)
+
+
+def pyav_soxr(data: bytes) -> Any:
+    """A frame at a time; half of left and right."""
+    with av.open(io.BytesIO(data), "r") as container:
+        stream = container.streams.audio[0]
+        return _resampled(map(_half, container.decode(stream)), stream.rate)
+
+
+def pyav_alone(data: bytes) -> Any:
+    """A frame at a time through FFmpeg's resampler, ten seconds of samples out of it at once."""
+    resampler = av.AudioResampler(format="fltp", layout="mono", rate=RATE, frame_size=10 * RATE)
+    with av.open(io.BytesIO(data), "r") as container:
+        done = [out.to_ndarray()[0] for frame in container.decode(audio=0) for out in resampler.resample(frame)]
+    done += [out.to_ndarray()[0] for out in resampler.resample(None)]
+    return np.concatenate(done)
+
+
+def torchcodec_alone(data: bytes) -> Any:
+    """All samples, by its own resampler."""
+    from torchcodec.decoders import AudioDecoder
+
+    return AudioDecoder(data, sample_rate=RATE, num_channels=1).get_all_samples().data[0].numpy()
+
+
+def _half(frame: Any) -> Any:
+    samples = frame.to_ndarray()
+    if frame.format.is_packed:
+        samples = samples.reshape(-1, 2).T
+    if samples.dtype == np.int16:
+        return (samples[0].astype(np.float32) + samples[1]) * np.float32(0.5 / 32_768)
+    return 0.5 * (samples[0] + samples[1])
+
+
+def _resampled(blocks: Iterator[Any], rate: int) -> Any:
+    stream = soxr.ResampleStream(rate, RATE, 1, dtype="float32", quality="HQ")
+    done = [stream.resample_chunk(block) for block in blocks]
+    done.append(stream.resample_chunk(np.empty(0, np.float32), last=True))
+    return np.concatenate(done)
+
+
+BY_HAND: Final[dict[str, Callable[[bytes], Any]]] = {
+    "soundfile and soxr": soundfile_soxr,
+    "PyAV and its resampler": pyav_alone,
+    "PyAV and soxr": pyav_soxr,
+    _TORCHCODEC: torchcodec_alone,
+}
+
+
+def _twice(data: bytes) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lazymedia_direct, [data, data]))
+
+
+def _beyond(growth: Growth | None) -> float | None:
+    """MiB by which memory grew beyond the payload, which was read meanwhile, and the result."""
+    return None if growth is None else (growth.grown - growth.payload - growth.result) / MIB
+
+
+def one(arguments: Namespace, name: str) -> None:
+    """The table of one format."""
+    path = arguments.media.audio(name)
+    data = path.read_bytes()
+    rows: dict[str, Callable[[], object]] = {
+        DIRECT: partial(lazymedia_direct, data),
+        MAPPED: partial(lazymedia_mapped, data),
+        TWO: partial(_twice, data),
+    }
+    hand = {label: function for label, function in BY_HAND.items() if name != "M4A" or function is not soundfile_soxr}
+    there = optional("torchcodec.decoders") is not None
+    rows |= {label: partial(function, data) for label, function in hand.items() if there or label != _TORCHCODEC}
+    rounds = in_rounds(rows, arguments.long_rounds)
+    rival = best(rounds, hand)
+    assert rival is not None
+    throughput = median(2 * costs[DIRECT].wall / costs[TWO].wall for costs in rounds)
+    beyond = {label: _beyond(grows(work, path)) for label, work in ((DIRECT, "audio"), (MAPPED, "audio, mapped"))}
+    extra = {label: "" if value is None else f"{value:.1f} MiB" for label, value in beyond.items()}
+    what = "20 s" if arguments.media.quick else "an hour"
+    shown = [
+        (*row, extra.get(str(row[0]), ""), f"{throughput:.2f}" if row[0] == TWO else "")
+        for row in cost_rows(rounds, rival, [] if there else [_TORCHCODEC])
+    ]
+    top = heading(f"{what} of stereo {name} to 16 kHz mono", rival)
+    print(table([(*top, "peak growth beyond the result", "throughput"), *shown]), end="\n\n")
+    targets = arguments.targets
+    targets.at_most(f"{name} to 16 kHz mono, by {rival}, wall", ratio(rounds, DIRECT, rival, "wall"), 1.1)
+    targets.at_most("... as a mapped reference", ratio(rounds, MAPPED, rival, "wall"), 1.1)
+    targets.at_most("... growth of memory beyond the result", beyond[DIRECT], 8, " MiB")
+    targets.at_most("... as a mapped reference", beyond[MAPPED], 8, " MiB")
+    targets.at_least("... two at once, throughput by one's", throughput, 1.6)
+
+
+def run(arguments: Namespace) -> None:
+    """A table for each format."""
+    for name in FORMATS:
+        one(arguments, name)

@@ -1,0 +1,87 @@
+"""Clips by torchcodec, where it is named: WAV, FLAC, OGG, MP4, MOV, WebM and Matroska.
+
+Comes in: a payload that FFmpeg is certain to demux as PyAV does. Goes out: a `Source`. Never here: a payload that PyAV
+has not opened and judged, FFmpeg's mix to mono, or its resampler: samples leave at the rate and with the channels and
+the width they are stored with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lazymedia.limits import Limits
+from lazymedia.media import system_ffmpeg
+from lazymedia.media.audio import pyav_reader
+from lazymedia.media.audio.bounds import check_layout, refused
+from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.samples import BLOCK, Samples, to_floats
+from lazymedia.media.audio.source import Source
+from lazymedia.media.stopping import checkpoint
+
+_Shape = tuple[int, int, str]
+"""Rate, channels and NumPy's name of a sample's type."""
+
+
+@contextmanager
+def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
+    """Decode the audio of a payload by torchcodec.
+
+    The track, what is dropped at its start and what stays at its end are as `pyav_reader` has them. Samples of lossless
+    codecs are equal to its; those of lossy ones differ by rounding (3e-7), as two releases of FFmpeg do.
+
+    Raises:
+        UnprocessableMediaError: As `pyav_reader.open_source`; or a codec beside the audio that FFmpeg should not try.
+            No cause.
+        ImportError: torchcodec cannot be loaded. The operator's fault.
+        RuntimeError: torchcodec's own, where the payload is damaged.
+    """
+    track = pyav_reader.judge(data, kind, limits)
+    if track.other_codec is not None:
+        raise refused(f"a track of codec {track.other_codec} beside the audio is not opened by torchcodec")
+    demuxer, stream = system_ffmpeg.open_track(data, track.number)
+    if stream.metadata.media_type != "audio" or stream.metadata.codec != track.codec:
+        raise refused("torchcodec finds another audio track in the payload than PyAV")
+    runs = _runs(demuxer, stream.make_decoder())
+    first = next(runs, None)
+    if first is None:
+        raise refused("the audio track holds no samples")
+    shape = _shape(first)
+    rate, channels, _ = shape
+    check_layout(rate, channels, limits)
+    yield Source(rate, channels, _blocks(first, runs, shape))
+
+
+def _runs(demuxer: Any, decoder: Any) -> Iterator[Any]:
+    """What the packets decode to, in order, the decoder drained at the end. No run is empty."""
+    for packet in demuxer:
+        checkpoint()
+        yield from (run for run in decoder.decode(packet) if run.num_samples)
+    yield from (run for run in decoder.drain() if run.num_samples)
+
+
+def _shape(run: Any) -> _Shape:
+    return run.sample_rate, run.num_channels, run.data.numpy().dtype.name
+
+
+def _blocks(first: Any, runs: Iterator[Any], shape: _Shape) -> Iterator[Samples]:
+    """Runs put together to about a second."""
+    held: list[npt.NDArray[Any]] = [first.data.numpy()]
+    count = first.num_samples
+    for run in runs:
+        if _shape(run) != shape:
+            raise refused("the rate, channels or type of the samples change in the middle of the audio")
+        held.append(run.data.numpy())
+        count += run.num_samples
+        if count >= BLOCK:
+            yield to_floats(np.concatenate(held, axis=1))
+            held, count = [], 0
+    if count:
+        yield to_floats(np.concatenate(held, axis=1))
+
+
+__all__ = ["open_source"]

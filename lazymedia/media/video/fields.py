@@ -1,0 +1,195 @@
+"""Which packets of an H.264 stream hold the second field of a frame: broadcasts store each field in a packet.
+
+Comes in: a stream's parameter sets and its packets, in stored order. Goes out: whether a packet completes the frame
+before it. Never here: a decoder. Bytes that make no sense are no second field.
+
+Syntax as in ITU-T H.264, 7.3.2.1.1 (sequence), 7.3.2.2 (picture), 7.3.3 (slice), B.1 (start codes); ISO/IEC 14496-15,
+5.3.3 (avcC).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from av.packet import Packet
+    from av.video.stream import VideoStream
+
+_SLICES: Final = frozenset({1, 2, 5})
+_SEQUENCE, _PICTURE = 7, 8
+_HIGH: Final = frozenset({100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135})
+"""Profiles whose parameter sets tell of chroma and scaling."""
+
+_LOOK: Final = 4096
+"""Bytes of a packet in which its first slice begins; delimiters, parameter sets and messages come before."""
+
+_HEADER: Final = 64
+"""Bytes that are read of a unit: more than any slice header needs up to its field flags."""
+
+
+class _Bits:
+    """A unit's bits, without the bytes that keep start codes out of it. A ValueError where they end too early, or a
+    code is longer than any real one.
+    """
+
+    def __init__(self, unit: bytes) -> None:
+        clean = unit[1:].replace(b"\0\0\3", b"\0\0")
+        self._value = int.from_bytes(clean)
+        self._left = 8 * len(clean)
+
+    def take(self, count: int) -> int:
+        self._left -= count
+        if self._left < 0:
+            raise ValueError("the unit is too short")
+        return self._value >> self._left & (1 << count) - 1
+
+    def code(self) -> int:
+        """An unsigned Exp-Golomb code; a signed one has the same length."""
+        zeros = 0
+        while not self.take(1):
+            zeros += 1
+            if zeros > 32:
+                raise ValueError("the code is too long")
+        return (1 << zeros) - 1 + self.take(zeros)
+
+    def pass_scaling_list(self, size: int) -> None:
+        last = following = 8
+        for _ in range(size):
+            if following:
+                code = self.code()
+                following = (last + ((code + 1) // 2 if code & 1 else -(code // 2))) % 256
+            last = following or last
+
+
+class FieldPairs:
+    """Told every packet in stored order, knows which of them are second fields.
+
+    Args:
+        parameters: The stream's parameter sets, as the container holds them; may be empty.
+    """
+
+    def __init__(self, parameters: bytes) -> None:
+        self._length_bytes = (parameters[4] & 3) + 1 if len(parameters) > 6 and parameters[0] == 1 else 0
+        self._sequences: dict[int, tuple[int, bool]] = {}
+        self._pictures: dict[int, int] = {}
+        self._pending: tuple[int, bool] | None = None
+        self._begun = False
+        units = _of_avcc(parameters) if self._length_bytes else _behind_start_codes(parameters)
+        for unit in units:
+            self._learn(unit)
+
+    def is_second(self, packet: Packet[VideoStream] | bytes) -> bool:
+        """Whether this packet holds the other field of the frame that the packet before it began."""
+        if not self._sequences and self._begun:
+            return False  # frames are all that there is
+        head = bytes(memoryview(packet)[:_LOOK])
+        first, self._begun = not self._begun, True
+        for unit in _behind_lengths(head, self._length_bytes) if self._length_bytes else _behind_start_codes(head):
+            if first:
+                self._learn(unit)
+            if unit[:1] and unit[0] & 31 in _SLICES:
+                field = self._field(unit)
+                other, self._pending = self._pending, field
+                if field is None or other is None or field[0] != other[0] or field[1] == other[1]:
+                    return False
+                self._pending = None
+                return True
+        return False
+
+    def _learn(self, unit: bytes) -> None:
+        """Keep a parameter set, if it is one that allows fields or refers to it."""
+        kind = unit[0] & 31 if unit else 0
+        try:
+            if kind == _SEQUENCE:
+                found = _sequence(_Bits(unit))
+                if found is not None:
+                    self._sequences[found[0]] = found[1:]
+            elif kind == _PICTURE:
+                bits = _Bits(unit[:_HEADER])
+                self._pictures[bits.code()] = bits.code()
+        except ValueError:
+            return
+
+    def _field(self, unit: bytes) -> tuple[int, bool] | None:
+        """The frame's number and whether this is its bottom field; None for a frame."""
+        bits = _Bits(unit[:_HEADER])
+        try:
+            bits.code()
+            bits.code()
+            sequence = self._sequences.get(self._pictures.get(bits.code(), -1))
+            if sequence is None:
+                return None
+            number_bits, separate_planes = sequence
+            bits.take(2 if separate_planes else 0)
+            number = bits.take(number_bits)
+            return (number, bool(bits.take(1))) if bits.take(1) else None
+        except ValueError:
+            return None
+
+
+def _sequence(bits: _Bits) -> tuple[int, int, bool] | None:
+    """Identifier, bits of a frame's number, and whether each colour has slices of its own. None where the sequence has
+    no fields.
+    """
+    profile = bits.take(8)
+    bits.take(16)
+    identifier = bits.code()
+    separate_planes = False
+    if profile in _HIGH:
+        chroma = bits.code()
+        separate_planes = chroma == 3 and bool(bits.take(1))
+        bits.code()
+        bits.code()
+        bits.take(1)
+        if bits.take(1):
+            for number in range(12 if chroma == 3 else 8):
+                if bits.take(1):
+                    bits.pass_scaling_list(16 if number < 6 else 64)
+    number_bits = bits.code() + 4
+    order = bits.code()
+    codes = 1 if order == 0 else 0
+    if order == 1:
+        bits.take(1)
+        bits.code()
+        bits.code()
+        codes = bits.code()
+    for _ in range(codes):
+        bits.code()
+    bits.code()
+    bits.take(1)
+    bits.code()
+    bits.code()
+    return None if bits.take(1) else (identifier, number_bits, separate_planes)
+
+
+def _behind_start_codes(data: bytes) -> Iterator[bytes]:
+    start = data.find(b"\0\0\1") + 3
+    while start >= 3:
+        stop = data.find(b"\0\0\1", start)
+        yield data[start : stop if stop >= 0 else len(data)]
+        start = stop + 3
+
+
+def _behind_lengths(data: bytes, length_bytes: int) -> Iterator[bytes]:
+    start = 0
+    while start < len(data):
+        size = int.from_bytes(data[start : start + length_bytes])
+        yield data[start + length_bytes : start + length_bytes + size]
+        start += length_bytes + size
+
+
+def _of_avcc(data: bytes) -> Iterator[bytes]:
+    start = 5
+    for mask in (31, 255):
+        if start >= len(data):
+            return
+        count = data[start] & mask
+        start += 1
+        for _ in range(count):
+            size = int.from_bytes(data[start : start + 2])
+            yield data[start + 2 : start + 2 + size]
+            start += 2 + size
+
+
+__all__ = ["FieldPairs"]

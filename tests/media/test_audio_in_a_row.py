@@ -1,0 +1,97 @@
+"""Recordings that follow each other in one OGG, as radio stations send songs."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import soundfile
+
+from lazymedia.limits import Limits
+from lazymedia.media.audio.ogg import MAX_LINKS
+from lazymedia.testing.audio import make_audio, sound
+from tests.media.hearing import RATE, decode, pitches, refusal
+
+
+def song(frequency: float, *, rate: int = RATE, channels: int = 1, format_: str = "OGG", quality: float = 0.5) -> bytes:
+    """A second of a tone as one OGG; every song has a serial number of its own."""
+    buffer = io.BytesIO()
+    kind = {"OGG": "VORBIS", "OPUS": "OPUS"}[format_]
+    with soundfile.SoundFile(
+        buffer, "w", rate, channels, format="OGG", subtype=kind, compression_level=quality
+    ) as file:
+        for start in range(0, rate, 1 << 14):
+            file.write(sound(1, rate, channels, frequency=frequency)[start : start + (1 << 14)])
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("backend", ["auto", "soundfile"])
+@pytest.mark.parametrize("qualities", [(0.5, 0.5), (0.0, 1.0), (1.0, 0.0)])
+def test_recordings_in_a_row_are_all_heard_whatever_tables_each_has(
+    qualities: tuple[float, float], backend: str
+) -> None:
+    """One library ends behind the first; the other goes on with the first one's tables and makes noise."""
+    songs = [song(440, quality=qualities[0]), song(1000, quality=qualities[1]), song(700)]
+
+    together = decode(b"".join(songs), backend)
+
+    assert np.array_equal(together, np.concatenate([decode(one, backend) for one in songs]))
+    assert pitches(together) == [440, 1000, 700]
+
+
+@pytest.mark.parametrize(
+    "songs",
+    [
+        (song(440), song(440, channels=2)),
+        (song(440, channels=2), song(440)),
+        (song(440), song(440, rate=24_000)),
+        (song(440, rate=24_000), song(440)),
+        (song(440, format_="OPUS"), song(440, channels=2, format_="OPUS")),
+        (song(440, channels=2, format_="OPUS"), song(440, format_="OPUS")),
+    ],
+    ids=["more channels", "fewer channels", "slower", "faster", "Opus, more channels", "Opus, fewer channels"],
+)
+@pytest.mark.parametrize("backend", ["auto", "soundfile", "pyav"])
+def test_recordings_in_a_row_that_differ_are_an_error_and_not_the_first_of_them(
+    songs: tuple[bytes, bytes], backend: str
+) -> None:
+    assert refusal(b"".join(songs), backend)
+
+
+def test_opus_in_a_row_is_all_heard_by_either_library() -> None:
+    songs = [song(frequency, format_="OPUS") for frequency in (440, 1000)]
+
+    for backend in ("auto", "soundfile", "pyav"):
+        assert pitches(decode(b"".join(songs), backend)) == [440, 1000]
+
+
+def test_vorbis_in_a_row_is_not_given_to_the_library_that_makes_noise_of_it() -> None:
+    assert "soundfile only" in refusal(song(440, quality=0) + song(1000, quality=1), "pyav")
+    assert len(decode(song(440), "pyav")) > 0.99 * RATE
+
+
+def test_very_many_recordings_in_a_row_are_refused_and_the_limit_on_seconds_counts_all() -> None:
+    tiny = make_audio(0.001, 8_000, format="OGG")
+    assert len(decode(tiny * 20)) == 20 * len(decode(tiny))
+
+    assert f"{MAX_LINKS} recordings" in refusal(tiny * (MAX_LINKS + 1))
+    assert "2 seconds" in refusal(song(440) * 3, limits=Limits(max_audio_seconds=2))
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.8, 0.95])
+def test_recordings_in_a_row_cut_off_yield_what_exists(kept: float) -> None:
+    songs = [song(440), song(1000)]
+    both = b"".join(songs)
+    whole, first = decode(both), len(decode(songs[0]))
+
+    samples = decode(both[: int(len(both) * kept)])
+
+    assert np.array_equal(samples, whole[: len(samples)])
+    assert len(samples) < first if kept < 0.5 else first <= len(samples) < 2 * first
+
+
+def test_recordings_in_a_row_of_which_the_last_is_cut_within_its_tables_are_an_error() -> None:
+    songs = [song(440), song(1000)]
+
+    refusal(songs[0] + songs[1][:1_000])

@@ -1,0 +1,102 @@
+"""Frames as a model's own processor would choose them, unless an operator or a request wishes others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lazymedia.media.audio import AudioMediaIO
+from lazymedia.media.video import VideoMediaIO
+from lazymedia.models.qwen_vl import QwenVLInfo
+from lazymedia.processing import ProcessingInfo
+from lazymedia.processing.video_sampling import sampling_of
+from lazymedia.testing import make_video
+from lazymedia.testing.processors import make_processor
+from lazymedia.testing.video import read_frame_numbers
+
+pytest.importorskip("torchvision")
+
+
+def theirs(name: str, **settings: Any) -> Any:
+    """A video processor of transformers, without weights or files."""
+    import transformers
+
+    return getattr(transformers, name)(**settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "options"),
+    [
+        ("Qwen2VLVideoProcessor", {}, {"sampling": "qwen2_vl", "min_frames": 4, "max_frames": 768}),
+        (
+            "Qwen2VLVideoProcessor",
+            {"fps": 1.0},
+            {"sampling": "qwen2_vl", "fps": 1.0, "min_frames": 4, "max_frames": 768},
+        ),
+        ("Qwen3VLVideoProcessor", {}, {"sampling": "qwen3_vl", "fps": 2, "min_frames": 4, "max_frames": 768}),
+        (
+            "Qwen3VLVideoProcessor",
+            {"max_frames": 2048},
+            {"sampling": "qwen3_vl", "fps": 2, "min_frames": 4, "max_frames": 768},
+        ),
+        ("Glm4vVideoProcessor", {}, {"sampling": "glm4v", "fps": 2}),
+        ("SmolVLMVideoProcessor", {"num_frames": 64, "fps": 1}, {"sampling": "smolvlm", "num_frames": 64, "fps": 1}),
+        ("Gemma4VideoProcessor", {}, {"sampling": "transformers", "num_frames": 32}),
+        ("LlavaOnevisionVideoProcessor", {}, {}),
+        ("Molmo2VideoProcessor", {}, {}),
+    ],
+)
+def test_options_are_those_that_the_processor_has(name: str, settings: dict[str, Any], options: dict[str, Any]) -> None:
+    """A class that inherits its rule counts as the one that it has it from; an unknown rule is nobody's."""
+    assert sampling_of(theirs(name, **settings), most=768) == options
+    VideoMediaIO(**options)
+
+
+GetOptions = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def get_info(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ProcessingInfo]:
+    def get(**operator: Any) -> ProcessingInfo:
+        class WithVideos(QwenVLInfo):
+            """A family that is to take videos and sound too."""
+
+        hf_processor = make_processor("qwen3_vl")
+        hf_processor.video_processor = theirs("Qwen3VLVideoProcessor")
+        info = WithVideos(hf_processor, media_io_kwargs={"video": operator})
+        monkeypatch.setattr(WithVideos, "modalities", ("image", "video", "audio"))  # as far as decoders go
+        return info
+
+    return get
+
+
+@pytest.fixture
+def settings(get_info: Callable[..., ProcessingInfo]) -> GetOptions:
+    def get(request: dict[str, Any] | None = None, **operator: Any) -> dict[str, Any]:
+        return get_info(**operator).get_media_io("video", request).get_decode_spec().settings
+
+    return get
+
+
+def test_the_model_goes_below_the_operator_who_goes_below_the_request(settings: GetOptions) -> None:
+    model = settings()
+    assert (model["sampling"], model["fps"], model["max_frames"]) == ("qwen3_vl", 2.0, 768)
+
+    operator = settings(fps=1, decoder_threads=1)
+    assert (operator["sampling"], operator["fps"]) == ("qwen3_vl", 1.0)
+
+    wished = settings({"num_frames": 8}, fps=1)
+    assert (wished["sampling"], wished["num_frames"], wished["fps"]) == ("qwen3_vl", 8, None)
+    assert settings({"sampling": "uniform", "num_frames": 8})["sampling"] == "uniform"
+
+
+def test_each_modality_has_its_decoder(get_info: Callable[..., ProcessingInfo]) -> None:
+    info = get_info()
+
+    assert isinstance(info.get_media_io("audio"), AudioMediaIO)
+    video_io = info.get_media_io("video")
+    assert isinstance(video_io, VideoMediaIO)
+    frames, metadata = video_io.load_bytes(make_video(100, fps=25))
+    assert read_frame_numbers(frames) == metadata.frames_indices == [0, 14, 28, 42, 57, 71, 85, 99]
