@@ -47,8 +47,9 @@ class SocketStream(httpcore2.AsyncNetworkStream):
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self._socket = stream.extra(SocketAttribute.raw_socket)  # noqa: S610  # no Django here
-        self._poll = select.poll()
-        self._poll.register(self._socket.fileno(), select.POLLIN)
+        self._poll = select.poll() if hasattr(select, "poll") else None
+        if self._poll is not None:
+            self._poll.register(self._socket.fileno(), select.POLLIN)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109, ARG002  # the library's
         try:
@@ -90,10 +91,17 @@ class SocketStream(httpcore2.AsyncNetworkStream):
     async def aclose(self) -> None:
         await self._stream.aclose()
 
+    def _is_readable(self) -> bool:
+        if self._socket.fileno() < 0:
+            return True
+        if self._poll is None:  # Windows
+            return bool(select.select([self._socket], [], [], 0)[0])
+        return bool(self._poll.poll(0))
+
     def get_extra_info(self, info: str) -> Any:
         match info:
             case "is_readable":  # there are bytes, or the other end has hung up
-                return self._socket.fileno() < 0 or bool(self._poll.poll(0))
+                return self._is_readable()
             case "server_addr":
                 return self._stream.extra(SocketAttribute.remote_address, None)  # noqa: S610  # the same
             case "client_addr":
