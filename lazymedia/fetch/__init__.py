@@ -7,7 +7,7 @@
   `sockets`; `client`: a caller's own
 * `download`: redirects, statuses, further tries (`retries`, `ranges`); `body`, `pace`: how a body comes; `arriving`,
   `digests`: what is done with it meanwhile; `flights`: one download for all who want it; `slots`: how many at once
-* `data_url`, `local_file`: the sources without a network
+* `data_url`, `local_file`: the sources without a network; `making`: a reference of what any source gave
 * `disk_cache`: downloads kept from one run to the next; `freshness` has HTTP's rules for them, `cache_entry`,
   `cache_folder` and `cache_budget` the form of a file, the folder, and how much of it stays; `cached` asks it
 * `owned`: why a fetch that is cancelled, however often, leaves nothing behind

@@ -23,7 +23,6 @@ from lazymedia.fetch.address import AddressPolicy
 from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.cached import CachedDownloads
 from lazymedia.fetch.client import ClientTransport
-from lazymedia.fetch.data_url import DataPayload
 from lazymedia.fetch.digests import MAX_DIGESTS
 from lazymedia.fetch.disk_cache import DownloadCache
 from lazymedia.fetch.domains import DomainRules
@@ -31,6 +30,7 @@ from lazymedia.fetch.download import Downloaded, Downloader
 from lazymedia.fetch.flights import Flights, Judge
 from lazymedia.fetch.http import make_ssl_context, open_pool
 from lazymedia.fetch.local_file import LocalRoot
+from lazymedia.fetch.making import TwoOfOne, checked, from_data_url, from_file, judge_of, make_ref, of_download
 from lazymedia.fetch.own_addresses import own_addresses
 from lazymedia.fetch.owned import Ending, run_owned
 from lazymedia.fetch.registry import register_connector
@@ -40,7 +40,7 @@ from lazymedia.fetch.transport import Transport
 from lazymedia.fetch.url import DataUrl, FileUrl, HttpUrl, parse_url
 from lazymedia.hops import open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media import Kept, MediaIO, MediaRef, kept_by, shared_payload_digest
+from lazymedia.media import Kept, MediaIO, MediaRef, kept_by
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -160,7 +160,7 @@ class MediaConnector(AsyncContextManagerMixin):
         The payload is held once and hashed once. The smaller byte cap of the two and ``limits.video_timeout`` apply.
         Raises what `load_from_url` does.
         """
-        both = _TwoOfOne(video_io, audio_io)
+        both = TwoOfOne(video_io, audio_io)
         video_ref = await self._loaded(url, both, self._limits.video_timeout)
         if both.audio_ref is None:
             raise TypeError(
@@ -171,7 +171,7 @@ class MediaConnector(AsyncContextManagerMixin):
     async def _loaded(self, url: str, media_io: MediaIO[T], seconds: float) -> MediaRef[T]:
         """`load_from_url`, which may be a subclass's."""
         ref = await self.load_from_url(url, media_io, fetch_timeout=seconds)
-        return _checked(f"{type(self).__name__}.load_from_url", ref)
+        return checked(f"{type(self).__name__}.load_from_url", ref)
 
     async def load_from_url(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None = None) -> MediaRef[T]:
         """A reference to the media at ``url``; nothing is decoded. All ``fetch_*`` go through here.
@@ -201,7 +201,7 @@ class MediaConnector(AsyncContextManagerMixin):
         Raises:
             TypeError: ``media_io`` made something that is no `MediaRef`.
         """
-        return await self._make(partial(_make_ref, media_io, data), self._owned.keys)
+        return await self._make(partial(make_ref, media_io, data), self._owned.keys)
 
     async def _load(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None) -> MediaRef[T]:
         owned = self._owned
@@ -212,20 +212,20 @@ class MediaConnector(AsyncContextManagerMixin):
             case HttpUrl():
                 timeout = self._default_timeout(media_io) if fetch_timeout is None else fetch_timeout
                 max_bytes = min(max_bytes, self._limits.max_downloading_bytes)
-                downloaded = await _download(owned, source, max_bytes, timeout, _judge_of(media_io))
+                downloaded = await _download(owned, source, max_bytes, timeout, judge_of(media_io))
                 ref = await self._of_download(owned, media_io, downloaded)
                 if owned.cached is not None and self._entered is owned:
                     owned.cached.keep(source, downloaded)
                 return ref
             case DataUrl():
-                return await self._make(partial(_from_data_url, media_io, source, max_bytes), owned.keys)
+                return await self._make(partial(from_data_url, media_io, source, max_bytes), owned.keys)
             case FileUrl():
                 if self._root is None:
                     raise NotAllowedError
-                return await self._make(partial(_from_file, media_io, self._root, source, max_bytes), owned.files)
+                return await self._make(partial(from_file, media_io, self._root, source, max_bytes), owned.files)
 
     async def _of_download(self, owned: _Entered, media_io: MediaIO[T], downloaded: Downloaded) -> MediaRef[T]:
-        make = partial(_of_download, media_io, downloaded)
+        make = partial(of_download, media_io, downloaded)
         if media_io.reads_quickly and len(downloaded.data) <= _SHORT:
             return kept_by(self._kept, make)  # a hop would take longer
         return await self._make(make, owned.keys)
@@ -264,35 +264,6 @@ class _Entered:
     keys: CapacityLimiter
 
 
-@final
-class _TwoOfOne(MediaIO[V]):
-    """Makes two references out of one payload, and returns the first."""
-
-    modality = "video"
-
-    def __init__(self, video_io: MediaIO[V], audio_io: MediaIO[A]) -> None:
-        self._video_io = video_io
-        self._audio_io = audio_io
-        self.audio_ref: MediaRef[Any] | None = None
-
-    def load_bytes(self, data: bytes) -> V:
-        return self._video_io.load_bytes(data)
-
-    def load_bytes_ref(self, data: bytes) -> MediaRef[V]:
-        with shared_payload_digest(data):
-            video_ref = _make_ref(self._video_io, data)
-            self.audio_ref = _make_ref(self._audio_io, data)
-        return video_ref
-
-    def judge_head(self, head: bytes, declared: int | None) -> bool:
-        verdicts = [decoder.judge_head(head, declared) for decoder in (self._video_io, self._audio_io)]
-        return all(verdicts)
-
-    def get_max_bytes(self) -> int | None:
-        caps = (self._video_io.get_max_bytes(), self._audio_io.get_max_bytes())
-        return min((cap for cap in caps if cap is not None), default=None)
-
-
 async def _fly(
     downloader: Downloader, url: HttpUrl, arriving: ArrivingPayload, time_left: Callable[[], float]
 ) -> Downloaded:
@@ -305,41 +276,6 @@ async def _download(owned: _Entered, url: HttpUrl, max_bytes: int, seconds: floa
     if owned.ending.has_come:
         raise OverloadedError("the connector is closing")
     raise FetchTimeoutError(f"the fetch did not end within {seconds:g} s")
-
-
-def _judge_of(media_io: MediaIO[Any]) -> Judge | None:
-    """What judges a payload's beginning; None where that would accept anything."""
-    return None if type(media_io).judge_head is MediaIO.judge_head else media_io.judge_head
-
-
-def _of_download(media_io: MediaIO[T], downloaded: Downloaded) -> MediaRef[T]:
-    if downloaded.digest is None:
-        return _make_ref(media_io, downloaded.data)
-    with shared_payload_digest(downloaded.data, downloaded.digest):
-        return _make_ref(media_io, downloaded.data)
-
-
-def _from_data_url(media_io: MediaIO[T], url: DataUrl, max_bytes: int) -> MediaRef[T]:
-    payload = DataPayload.parse(url, max_bytes)
-    if payload.is_base64 and type(media_io).load_base64_ref is not MediaIO.load_base64_ref:
-        # A decoder with a reading of its own for some media type.
-        return _checked(type(media_io).__name__, media_io.load_base64_ref(payload.media_type, payload.symbols()))
-    return _make_ref(media_io, payload.decode(max_bytes))
-
-
-def _from_file(media_io: MediaIO[T], root: LocalRoot, url: FileUrl, max_bytes: int) -> MediaRef[T]:
-    return _make_ref(media_io, root.read(url, max_bytes))
-
-
-def _make_ref(media_io: MediaIO[T], data: bytes) -> MediaRef[T]:
-    return _checked(type(media_io).__name__, media_io.load_bytes_ref(data))
-
-
-def _checked(maker: str, ref: MediaRef[T]) -> MediaRef[T]:
-    made: object = ref
-    if not isinstance(made, MediaRef):
-        raise TypeError(f"{maker} made a {type(made).__name__} where a MediaRef belongs")
-    return ref
 
 
 __all__ = ["MediaConnector"]

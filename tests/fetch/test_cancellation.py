@@ -112,7 +112,7 @@ async def test_storms_over_shared_downloads_cost_no_place(max_per_host: int, any
                     await media.fetch_image(url, IMAGE)
 
         before = open_sockets()
-        storms = LONG_STORMS if os.environ.get("LAZYMEDIA_LONG_TESTS") else STORMS[anyio_backend[0]] // 4
+        storms = (LONG_STORMS if os.environ.get("LAZYMEDIA_LONG_TESTS") else STORMS[anyio_backend[0]]) // 4
         for _ in range(storms):
             async with anyio.create_task_group() as storm:
                 for _ in range(30):
