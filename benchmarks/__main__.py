@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import anyio
 
-from benchmarks import apply, audio, cancelling, hits, imports, pictures, videos
+from benchmarks import apply, audio, cancelling, fetching, hits, imports, pictures, videos
 from benchmarks.measure import Targets
 from benchmarks.media_made import Media, default_folder
 
@@ -36,6 +36,7 @@ TABLES: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
     "eight-videos": videos.run_eight,
     "cancelling": cancelling.run,
     "audio": audio.run,
+    "fetching": fetching.run,
 }
 
 

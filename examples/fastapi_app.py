@@ -52,7 +52,7 @@ async def tokenize(request: Request) -> dict[str, Any]:
 async def refuse(request: Request, exc: lazymedia.LazyMediaError) -> JSONResponse:
     """Every error says what a server needs: a status, whether to try again, and which item it was."""
     del request
-    seconds = exc.retry_after if isinstance(exc, lazymedia.OverloadedError) else None
+    seconds = exc.retry_after if isinstance(exc, lazymedia.OverloadedError | lazymedia.UpstreamError) else None
     retry = {"Retry-After": f"{seconds:.0f}"} if seconds else None
     return JSONResponse(
         {"error": str(exc), "modality": exc.modality, "index": exc.index},

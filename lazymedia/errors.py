@@ -154,10 +154,29 @@ class ReleasedError(LazyMediaError, RuntimeError):
 
 
 class UpstreamError(LazyMediaError, ConnectionError):
-    """The server named by the URL is broken, answers nonsense, or cannot be reached. Worth another try."""
+    """The server named by the URL is broken, answers nonsense, or cannot be reached. Worth another try.
+
+    Attributes:
+        transient: Whether it was of the kind that passes by itself (a reset, a truncated body, most of 5xx), so that
+            the fetch had its own further tries, if there was time.
+        retry_after: Seconds after which that server asks to be tried again, or None.
+    """
 
     status_hint = 502
     retryable = True
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        transient: bool = False,
+        retry_after: float | None = None,
+        modality: str | None = None,
+        index: int | None = None,
+    ) -> None:
+        super().__init__(message, modality=modality, index=index)
+        self.transient = transient
+        self.retry_after = retry_after
 
 
 class OverloadedError(LazyMediaError, RuntimeError):

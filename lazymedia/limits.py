@@ -83,6 +83,23 @@ class Limits:
     """Items of all modalities in one request."""
     max_connections: int = 256
     """Connections that one connector holds open."""
+    max_connections_per_host: int = 64
+    """Connections to one scheme, host and port. A quarter of all, so that one slow host leaves room for others."""
+    max_waiting_fetches: int = 1_024
+    """Downloads that wait for a connection; four for each of `max_connections`. Further ones are told to come later."""
+    max_downloading_bytes: int = 2048 * MIB
+    """Encoded bytes that all running downloads of one connector hold together; eight videos at their cap."""
+    max_retries: int = 2
+    """Further tries of one download whose failure is of the kind that passes by itself."""
+    retry_backoff: float = 0.5
+    """Seconds before the first further try at most; twice as many before the next. The wait is drawn between 0 and
+    that, so that clients of a server that failed do not come back all at once."""
+    max_retry_after: float = 5.0
+    """Seconds that are waited where a server says how long. One that says more is given up at once."""
+    min_download_rate: int = 1_024
+    """Bytes a second that a body must come at. A modem of the 1990s sent three times as many. 0 means any rate."""
+    download_grace: float = 10.0
+    """Seconds that a body may come slower; the time over which its rate is taken."""
     connect_timeout: float = 10.0
     """Seconds for a name to resolve and a connection to stand."""
     image_timeout: float = 30.0

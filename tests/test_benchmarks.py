@@ -28,6 +28,7 @@ def test_the_short_form_prints_every_table() -> None:
         "32 frames of",
         "requests at once",
         "cancelled in the middle",
+        "1,000 x 20 kB",
     )
     for heading in (*headings, *(f"{name} to 16 kHz mono" for name in FORMATS), "target "):
         assert heading in done.stdout

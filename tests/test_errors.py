@@ -7,7 +7,15 @@ import pickle
 import pytest
 
 from lazymedia import errors
-from lazymedia.errors import MAX_TEXT, CacheMissError, LazyMediaError, UnprocessableMediaError, scrub
+from lazymedia.errors import (
+    MAX_TEXT,
+    CacheMissError,
+    LazyMediaError,
+    OverloadedError,
+    UnprocessableMediaError,
+    UpstreamError,
+    scrub,
+)
 
 ALL = [
     getattr(errors, name)
@@ -67,6 +75,13 @@ def test_errors_pickle(kind: type[LazyMediaError]) -> None:
 
     assert str(copy) == str(error)
     assert (copy.modality, copy.index) == (error.modality, error.index)
+
+
+def test_what_an_error_says_of_another_try_stays_with_it() -> None:
+    error = UpstreamError("it broke", transient=True, retry_after=3.0)
+    for copied in (pickle.loads(pickle.dumps(error)), error.at("image", 1)):
+        assert (copied.transient, copied.retry_after) == (True, 3.0)
+    assert OverloadedError(retry_after=1.0).at("image", 1).retry_after == 1.0
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ FOREIGN: dict[str, set[str]] = {
     "asyncio": {"testing/"},
     "trio": {"testing/"},
     "httpx2": {"fetch/http.py"},
-    "httpcore2": {"fetch/http.py"},
+    "httpcore2": {f"fetch/{name}.py" for name in ("http", "pool", "sockets")},
     "httpx": set(),
     "httpcore": set(),
     "PIL": {"media/image", "testing/"},

@@ -39,5 +39,10 @@ class CappedBuffer:
     def getvalue(self) -> bytes:
         return self._buffer.getvalue()
 
+    def head(self, size: int) -> bytes:
+        """A copy of the first bytes, ``size`` at most."""
+        with self._buffer.getbuffer() as view:
+            return bytes(view[:size])
+
 
 __all__ = ["CappedBuffer", "too_large"]

@@ -16,7 +16,7 @@ import anyio
 
 from lazymedia.errors import BadUrlError
 from lazymedia.fetch.address import AddressPolicy
-from lazymedia.fetch.transport import Reply, literal_address, lower_names, request_headers, translated
+from lazymedia.fetch.transport import Headers, Reply, literal_address, lower_names, request_headers, translated
 from lazymedia.fetch.url import DEFAULT_PORTS, HttpUrl
 from lazymedia.limits import Limits
 
@@ -39,15 +39,16 @@ class ClientTransport:
         self._timeouts = {"connect": limits.connect_timeout}
 
     @asynccontextmanager
-    async def get(self, url: HttpUrl) -> AsyncIterator[Reply]:
+    async def get(self, url: HttpUrl, extra: Headers = ()) -> AsyncIterator[Reply]:
         address = literal_address(url.host)
         self._policy.admit(url.host, url.port, [] if address is None else [address])
         lib = self._library
-        with translated(lib.TimeoutException, lib.HTTPError, lib.InvalidURL, lib.StreamError):
+        dropped = (lib.NetworkError, lib.RemoteProtocolError)  # which of the two a closed connection is, differs
+        with translated(lib.TimeoutException, dropped, (lib.HTTPError, lib.InvalidURL, lib.StreamError)):
             request = lib.Request(
                 "GET",
                 _as_the_client_reads_it(lib, url),
-                headers=request_headers(url),
+                headers=request_headers(url, extra),
                 extensions={"target": url.target.encode("ascii"), "timeout": self._timeouts},
             )
             response = await self._client.send(request, stream=True, auth=None, follow_redirects=False)

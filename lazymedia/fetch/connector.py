@@ -20,27 +20,35 @@ from anyio import AsyncContextManagerMixin, CapacityLimiter
 
 from lazymedia.errors import FetchTimeoutError, NotAllowedError, OverloadedError
 from lazymedia.fetch.address import AddressPolicy
+from lazymedia.fetch.arriving import ArrivingPayload
+from lazymedia.fetch.cached import CachedDownloads
 from lazymedia.fetch.client import ClientTransport
-from lazymedia.fetch.data_url import DataPayload
+from lazymedia.fetch.digests import MAX_DIGESTS
+from lazymedia.fetch.disk_cache import DownloadCache
 from lazymedia.fetch.domains import DomainRules
-from lazymedia.fetch.download import Downloader
+from lazymedia.fetch.download import Downloaded, Downloader
+from lazymedia.fetch.flights import Flights, Judge
 from lazymedia.fetch.http import make_ssl_context, open_pool
 from lazymedia.fetch.local_file import LocalRoot
+from lazymedia.fetch.making import TwoOfOne, checked, from_data_url, from_file, judge_of, make_ref, of_download
 from lazymedia.fetch.own_addresses import own_addresses
 from lazymedia.fetch.owned import Ending, run_owned
 from lazymedia.fetch.registry import register_connector
 from lazymedia.fetch.resolve import Resolver
+from lazymedia.fetch.slots import ByteBudget
 from lazymedia.fetch.transport import Transport
 from lazymedia.fetch.url import DataUrl, FileUrl, HttpUrl, parse_url
-from lazymedia.hops import run_in_thread
+from lazymedia.hops import open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media import Kept, MediaIO, MediaRef, kept_by, shared_payload_digest
+from lazymedia.media import Kept, MediaIO, MediaRef, kept_by
 
 T = TypeVar("T")
 V = TypeVar("V")
 A = TypeVar("A")
 
 _FILE_THREADS: Final = 8
+_SHORT: Final = 64 << 10
+"""Bytes that are hashed on the loop where nothing else is to be done: some 50 microseconds."""
 
 
 @register_connector("http")
@@ -64,6 +72,7 @@ class MediaConnector(AsyncContextManagerMixin):
             hold for it. What names resolve to is out of sight, so that every name counts as a public host, and whom it
             connects to is yours to judge.
         trust_client: Says that this is understood.
+        download_cache: Keeps downloads on disk, and saves those that it has. None keeps none.
         limits: Sizes, times and counts; see `Limits`.
 
     Raises:
@@ -81,6 +90,7 @@ class MediaConnector(AsyncContextManagerMixin):
         allowed_ports: Iterable[int] = (80, 443),
         client: object = None,
         trust_client: bool = False,
+        download_cache: DownloadCache | None = None,
         limits: Limits | None = None,
     ) -> None:
         self._limits = DEFAULT_LIMITS if limits is None else limits
@@ -90,6 +100,9 @@ class MediaConnector(AsyncContextManagerMixin):
         if client is not None and not trust_client:
             raise ValueError("a client of your own connects to any address; pass trust_client=True if that is safe")
         self._client = None if client is None else ClientTransport(client, self._policy, self._limits)
+        if download_cache is not None and not isinstance(download_cache, DownloadCache):
+            raise TypeError(f"download_cache must be a DownloadCache, not {type(download_cache).__name__}")
+        self._cache = download_cache
         self._kept = Kept()
         self._entered: _Entered | None = None
 
@@ -100,8 +113,15 @@ class MediaConnector(AsyncContextManagerMixin):
             transport: Transport | None = self._client
             if transport is None:
                 transport = await stack.enter_async_context(self._open_transport(files))
-            entered = _Entered(Downloader(transport, self._domains, self._limits), Ending(), files, keys)
-            self._entered = entered
+            downloader = Downloader(transport, self._domains, self._limits, digests=CapacityLimiter(MAX_DIGESTS))
+            nursery = await stack.enter_async_context(open_nursery())
+            budget = ByteBudget(self._limits.max_downloading_bytes)
+            cached = None
+            if self._cache is not None:
+                cached = CachedDownloads(downloader, self._policy, self._cache, nursery, files, self._limits)
+            fly = partial(_fly, downloader) if cached is None else cached.download
+            flights = Flights(nursery, fly, budget, keys)
+            self._entered = entered = _Entered(downloader, cached, flights, budget, Ending(), files, keys)
             try:
                 yield self
             finally:
@@ -140,7 +160,7 @@ class MediaConnector(AsyncContextManagerMixin):
         The payload is held once and hashed once. The smaller byte cap of the two and ``limits.video_timeout`` apply.
         Raises what `load_from_url` does.
         """
-        both = _TwoOfOne(video_io, audio_io)
+        both = TwoOfOne(video_io, audio_io)
         video_ref = await self._loaded(url, both, self._limits.video_timeout)
         if both.audio_ref is None:
             raise TypeError(
@@ -151,7 +171,7 @@ class MediaConnector(AsyncContextManagerMixin):
     async def _loaded(self, url: str, media_io: MediaIO[T], seconds: float) -> MediaRef[T]:
         """`load_from_url`, which may be a subclass's."""
         ref = await self.load_from_url(url, media_io, fetch_timeout=seconds)
-        return _checked(f"{type(self).__name__}.load_from_url", ref)
+        return checked(f"{type(self).__name__}.load_from_url", ref)
 
     async def load_from_url(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None = None) -> MediaRef[T]:
         """A reference to the media at ``url``; nothing is decoded. All ``fetch_*`` go through here.
@@ -181,7 +201,7 @@ class MediaConnector(AsyncContextManagerMixin):
         Raises:
             TypeError: ``media_io`` made something that is no `MediaRef`.
         """
-        return await self._make(partial(_make_ref, media_io, data), self._owned.keys)
+        return await self._make(partial(make_ref, media_io, data), self._owned.keys)
 
     async def _load(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None) -> MediaRef[T]:
         owned = self._owned
@@ -191,14 +211,24 @@ class MediaConnector(AsyncContextManagerMixin):
         match source:
             case HttpUrl():
                 timeout = self._default_timeout(media_io) if fetch_timeout is None else fetch_timeout
-                data = await _download(owned, source, max_bytes, timeout)
-                return await self._make(partial(_make_ref, media_io, data), owned.keys)
+                max_bytes = min(max_bytes, self._limits.max_downloading_bytes)
+                downloaded = await _download(owned, source, max_bytes, timeout, judge_of(media_io))
+                ref = await self._of_download(owned, media_io, downloaded)
+                if owned.cached is not None and self._entered is owned:
+                    owned.cached.keep(source, downloaded)
+                return ref
             case DataUrl():
-                return await self._make(partial(_from_data_url, media_io, source, max_bytes), owned.keys)
+                return await self._make(partial(from_data_url, media_io, source, max_bytes), owned.keys)
             case FileUrl():
                 if self._root is None:
                     raise NotAllowedError
-                return await self._make(partial(_from_file, media_io, self._root, source, max_bytes), owned.files)
+                return await self._make(partial(from_file, media_io, self._root, source, max_bytes), owned.files)
+
+    async def _of_download(self, owned: _Entered, media_io: MediaIO[T], downloaded: Downloaded) -> MediaRef[T]:
+        make = partial(of_download, media_io, downloaded)
+        if media_io.reads_quickly and len(downloaded.data) <= _SHORT:
+            return kept_by(self._kept, make)  # a hop would take longer
+        return await self._make(make, owned.keys)
 
     async def _make(self, make: Callable[[], MediaRef[T]], limiter: CapacityLimiter) -> MediaRef[T]:
         """Make a reference in a worker thread; its decoder finds there what this connector keeps for it."""
@@ -226,65 +256,26 @@ class _Entered:
     """What a connector owns between entering and leaving."""
 
     downloader: Downloader
+    cached: CachedDownloads | None
+    flights: Flights
+    budget: ByteBudget
     ending: Ending
     files: CapacityLimiter
     keys: CapacityLimiter
 
 
-@final
-class _TwoOfOne(MediaIO[V]):
-    """Makes two references out of one payload, and returns the first."""
-
-    modality = "video"
-
-    def __init__(self, video_io: MediaIO[V], audio_io: MediaIO[A]) -> None:
-        self._video_io = video_io
-        self._audio_io = audio_io
-        self.audio_ref: MediaRef[Any] | None = None
-
-    def load_bytes(self, data: bytes) -> V:
-        return self._video_io.load_bytes(data)
-
-    def load_bytes_ref(self, data: bytes) -> MediaRef[V]:
-        with shared_payload_digest(data):
-            video_ref = _make_ref(self._video_io, data)
-            self.audio_ref = _make_ref(self._audio_io, data)
-        return video_ref
-
-    def get_max_bytes(self) -> int | None:
-        caps = (self._video_io.get_max_bytes(), self._audio_io.get_max_bytes())
-        return min((cap for cap in caps if cap is not None), default=None)
+async def _fly(
+    downloader: Downloader, url: HttpUrl, arriving: ArrivingPayload, time_left: Callable[[], float]
+) -> Downloaded:
+    return await downloader.download(url, arriving.max_bytes, arriving=arriving, time_left=time_left)
 
 
-async def _download(owned: _Entered, url: HttpUrl, max_bytes: int, seconds: float) -> bytes:
+async def _download(owned: _Entered, url: HttpUrl, max_bytes: int, seconds: float, judge: Judge | None) -> Downloaded:
     with owned.ending.move_on_after(seconds):
-        return await owned.downloader.download(url, max_bytes)
+        return await owned.flights.fetch(url, max_bytes, judge)
     if owned.ending.has_come:
         raise OverloadedError("the connector is closing")
     raise FetchTimeoutError(f"the fetch did not end within {seconds:g} s")
-
-
-def _from_data_url(media_io: MediaIO[T], url: DataUrl, max_bytes: int) -> MediaRef[T]:
-    payload = DataPayload.parse(url, max_bytes)
-    if payload.is_base64 and type(media_io).load_base64_ref is not MediaIO.load_base64_ref:
-        # A decoder with a reading of its own for some media type.
-        return _checked(type(media_io).__name__, media_io.load_base64_ref(payload.media_type, payload.symbols()))
-    return _make_ref(media_io, payload.decode(max_bytes))
-
-
-def _from_file(media_io: MediaIO[T], root: LocalRoot, url: FileUrl, max_bytes: int) -> MediaRef[T]:
-    return _make_ref(media_io, root.read(url, max_bytes))
-
-
-def _make_ref(media_io: MediaIO[T], data: bytes) -> MediaRef[T]:
-    return _checked(type(media_io).__name__, media_io.load_bytes_ref(data))
-
-
-def _checked(maker: str, ref: MediaRef[T]) -> MediaRef[T]:
-    made: object = ref
-    if not isinstance(made, MediaRef):
-        raise TypeError(f"{maker} made a {type(made).__name__} where a MediaRef belongs")
-    return ref
 
 
 __all__ = ["MediaConnector"]

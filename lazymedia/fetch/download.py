@@ -1,59 +1,227 @@
-"""One download: redirects, what each status means, and no byte more than allowed.
+"""One download: redirects, what each status means, further tries, and no byte more than allowed.
 
-Comes in: an `HttpUrl` and a cap. Goes out: the body, whole. Never here: sockets, deadlines (the connector sets one
-around everything), or what the bytes are.
+Comes in: an `HttpUrl` and a cap. Goes out: a `Downloaded`. Never here: sockets, total deadlines (who waits for a
+download sets one), or what the bytes are.
 """
 
 from __future__ import annotations
 
-from typing import Final, final
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, Final, final
 
-from anyio.lowlevel import checkpoint
+import anyio
+from anyio import CapacityLimiter
 
 from lazymedia.errors import NotAllowedError, UnprocessableMediaError, UpstreamError
-from lazymedia.fetch.caps import CappedBuffer, too_large
+from lazymedia.fetch.arriving import ArrivingPayload
+from lazymedia.fetch.body import is_framed, read_body
 from lazymedia.fetch.domains import DomainRules
-from lazymedia.fetch.transport import Reply, Transport
+from lazymedia.fetch.ranges import Conditions, Resumption, whole
+from lazymedia.fetch.retries import Retries, is_status_worth_another_try, status_error
+from lazymedia.fetch.slots import Slots
+from lazymedia.fetch.transport import Headers, Reply, Transport, declared_length
 from lazymedia.fetch.url import HttpUrl, follow
 from lazymedia.limits import Limits
 
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_WORTH_ANOTHER_TRY: Final = frozenset({408, 425, 429})
-_FREE_PIECES: Final = 4096  # so many may be of any size; each costs the loop some 20 microseconds
-_LEAST_AVERAGE: Final = 64  # bytes of a piece beyond those; servers that stream send kilobytes
-_TURN: Final = 64  # pieces between two chances for other tasks; one read of a socket can hold ten thousand
+_PARTIAL, _UNCHANGED, _NO_SUCH_RANGE = 206, 304, 416
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Downloaded:
+    """What a URL was answered with.
+
+    Attributes:
+        data: The payload. Empty where `is_unchanged`.
+        url: Where it came from, after redirects.
+        headers: Of the response, of the first one where others continued its body; names in lower case.
+        digest: Of the payload, begun by `begin_payload_digest`, where one was taken while it came. To be copied.
+        is_framed: Whether a payload that was cut would have been noticed.
+        is_unchanged: Whether the answer to a conditional request was that nothing has changed (304).
+        redirects: Headers of the redirects on the way, in order.
+        is_kept: Whether it came from a cache.
+        takers: Counts those who would store it, of whom the first does.
+    """
+
+    data: bytes = field(repr=False)
+    url: HttpUrl
+    headers: Headers = field(repr=False)
+    digest: _Hash | None = field(default=None, repr=False, compare=False)
+    is_framed: bool = True
+    is_unchanged: bool = False
+    redirects: Sequence[Headers] = field(default=(), repr=False)
+    is_kept: bool = False
+    takers: Iterator[int] = field(default_factory=count, repr=False, compare=False)
+
+
+def _forever() -> float:
+    return math.inf
 
 
 @final
 class Downloader:
-    """Downloads over a transport, each hop held against the operator's rules."""
+    """Downloads over a transport, each hop held against the operator's rules.
 
-    def __init__(self, transport: Transport, domains: DomainRules, limits: Limits) -> None:
+    Args:
+        transport: Where requests go.
+        domains: Hosts that URLs may name.
+        limits: Redirects, tries and rates.
+        retries: When to try again.
+        digests: Threads in which long payloads are read along for their digest; None for none.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        domains: DomainRules,
+        limits: Limits,
+        *,
+        retries: Retries | None = None,
+        digests: CapacityLimiter | None = None,
+    ) -> None:
         self._transport = transport
         self._domains = domains
         self._limits = limits
+        self._slots = Slots(limits)
+        self._retries = Retries(limits) if retries is None else retries
+        self._digests = digests
 
-    async def download(self, url: HttpUrl, max_bytes: int) -> bytes:
+    @property
+    def slots(self) -> Slots:
+        """Places at hosts that this downloader's requests take."""
+        return self._slots
+
+    def admit(self, url: HttpUrl) -> None:
+        """Hold a URL against the rules about hosts.
+
+        Raises:
+            NotAllowedError: It names none that the operator allows.
+        """
+        if not self._domains.admits(url):
+            raise NotAllowedError
+
+    async def download(
+        self,
+        url: HttpUrl,
+        max_bytes: int,
+        *,
+        arriving: ArrivingPayload | None = None,
+        conditions: Conditions | None = None,
+        time_left: Callable[[], float] = _forever,
+    ) -> Downloaded:
         """The body that the URL, or where it redirects to, answers with.
+
+        Args:
+            url: A parsed URL; the rules are asked here.
+            max_bytes: Encoded bytes at most.
+            arriving: Where the payload is collected, for one who looks at it meanwhile.
+            conditions: Validators of an older download. Then `Downloaded.is_unchanged` may be the answer.
+            time_left: Seconds for which anybody waits. A further try is made only if its wait ends before.
 
         Raises:
             BadUrlError: A redirect to what is no URL.
             NotAllowedError: A hop that the operator's rules refuse.
             PayloadTooLargeError: More than ``max_bytes``, as declared before the body is read, or as counted.
             UnprocessableMediaError: The server has no such media: 4xx, or a status without a body, or an empty one.
-            UpstreamError: The server is broken or cannot be reached, or redirects too often.
-            FetchTimeoutError: It cannot be reached within the time for connecting.
+            UpstreamError: The server is broken or cannot be reached, or redirects too often; after further tries, where
+                it was of the kind that passes.
+            FetchTimeoutError: It cannot be reached within the time for connecting, or it sends too slowly.
+            OverloadedError: Too many downloads wait or hold too many bytes, or too many lookups hang.
         """
+        transfer = _Transfer(url, ArrivingPayload(max_bytes) if arriving is None else arriving, conditions)
+        tries = 0
+        while True:
+            try:
+                return await self._try(transfer)
+            except UpstreamError as error:
+                tries += 1
+                delay = self._retries.delay(error, tries, time_left())
+                if delay is None:
+                    raise
+            await anyio.sleep(delay)
+
+    async def _try(self, transfer: _Transfer) -> Downloaded:
+        url = transfer.url
+        conditions = transfer.conditions()
+        redirects: list[Headers] = []
         for _ in range(self._limits.max_redirects + 1):
-            if not self._domains.admits(url):
-                raise NotAllowedError
-            async with self._transport.get(url) as reply:
+            self.admit(url)
+            asked = () if conditions is None else conditions.headers_for(url)
+            async with self._slots.hold(url), self._transport.get(url, asked) as reply:
                 if reply.status not in _REDIRECTS:
-                    _refuse_status(reply.status)
-                    return await _read(reply, max_bytes)
+                    taken = await self._take(transfer, url, reply, is_conditional=bool(asked))
+                    return replace(taken, redirects=redirects)
                 location = _location(reply)
+                redirects.append(reply.headers)
             url = follow(url, location, max_length=self._limits.max_url_length)
         raise UpstreamError(f"the server redirects more than {self._limits.max_redirects} times")
+
+    async def _take(self, transfer: _Transfer, url: HttpUrl, reply: Reply, *, is_conditional: bool) -> Downloaded:
+        if is_conditional and reply.status == _UNCHANGED and transfer.resumption is None:
+            return Downloaded(b"", url, reply.headers, is_unchanged=True)
+        offset, declared = transfer.place(reply, is_conditional=is_conditional)
+        if offset == 0:
+            transfer.resumption = Resumption.of(url, reply, declared)
+            transfer.headers = reply.headers
+        data, digest = await read_body(
+            reply, transfer.arriving, self._limits, offset=offset, declared=declared, digests=self._digests
+        )
+        return Downloaded(data, url, transfer.headers, digest, is_framed(reply))
+
+
+@final
+@dataclass(slots=True)
+class _Transfer:
+    """What the tries of one download have in common.
+
+    Attributes:
+        resumption: How the body that began last could be continued.
+        headers: Of the response that it began with.
+    """
+
+    url: HttpUrl
+    arriving: ArrivingPayload
+    validators: Conditions | None
+    resumption: Resumption | None = None
+    headers: Headers = ()
+
+    def conditions(self) -> Conditions | None:
+        """What is asked for beyond the URL: the rest of what has come, or news since an older download."""
+        if self.resumption is None or not len(self.arriving):
+            self.resumption = None
+            return self.validators
+        return self.resumption.conditions(len(self.arriving))
+
+    def place(self, reply: Reply, *, is_conditional: bool) -> tuple[int, int | None]:
+        """Where in the payload the body of a reply belongs, and how long that makes the payload.
+
+        Raises:
+            UnprocessableMediaError: There is no such media.
+            UpstreamError: The server is broken, or cannot answer now.
+        """
+        status, resumption, received = reply.status, self.resumption, len(self.arriving)
+        if status == 200:
+            return 0, declared_length(reply)
+        if status == _PARTIAL and (total := whole(reply)) is not None:
+            return 0, total
+        if resumption is not None and is_conditional and status in {_PARTIAL, _NO_SUCH_RANGE}:
+            total = resumption.total_of(reply, received) if status == _PARTIAL else None
+            if total is not None:
+                return received, total
+            self.resumption = None  # the next try asks for the whole
+            raise UpstreamError("the server does not continue the body that broke off", transient=True)
+        if status < 200 or status == _PARTIAL:
+            raise UpstreamError(f"the server answers with status {status}")
+        if is_status_worth_another_try(status):
+            raise status_error(reply)
+        raise UnprocessableMediaError(f"the server answers with status {status}")
 
 
 def _location(reply: Reply) -> str:
@@ -64,45 +232,4 @@ def _location(reply: Reply) -> str:
             raise UpstreamError("the server redirects without saying where to")
 
 
-def _refuse_status(status: int) -> None:
-    if status == 200:
-        return
-    text = f"the server answers with status {status}"
-    if status < 200 or status == 206 or status >= 500 or status in _WORTH_ANOTHER_TRY:
-        raise UpstreamError(text)
-    raise UnprocessableMediaError(text)
-
-
-async def _read(reply: Reply, max_bytes: int) -> bytes:
-    if any(coding.lower() not in {b"", b"identity"} for coding in reply.values(b"content-encoding")):
-        raise UpstreamError("the server sends a content coding that was not asked for")
-    declared = _declared_length(reply)
-    if declared is not None and declared > max_bytes:
-        raise too_large(max_bytes)
-    buffer = CappedBuffer(max_bytes)
-    pieces = 0
-    async for piece in reply.body:
-        buffer.write(piece)
-        pieces += 1
-        if pieces > _FREE_PIECES + len(buffer) // _LEAST_AVERAGE:
-            raise UpstreamError("the server sends the body in too small pieces")
-        if pieces % _TURN == 0:
-            await checkpoint()
-    received = len(buffer)
-    if declared not in {None, received}:
-        raise UpstreamError("the body is not as long as the server declared")
-    if received == 0:
-        raise UnprocessableMediaError("the server answers with an empty body")
-    return buffer.getvalue()
-
-
-def _declared_length(reply: Reply) -> int | None:
-    lengths = reply.values(b"content-length")
-    if not lengths:
-        return None
-    if len(set(lengths)) > 1 or not lengths[0].isdigit() or reply.values(b"transfer-encoding"):
-        raise UpstreamError("the server declares the length of the body in contradictory ways")
-    return int(lengths[0][:20])
-
-
-__all__ = ["Downloader"]
+__all__ = ["Downloaded", "Downloader"]

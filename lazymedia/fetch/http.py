@@ -1,22 +1,22 @@
 """The HTTP client: connections to judged addresses, and to no others.
 
 Comes in: an `HttpUrl`. Goes out: a `Reply` whose body is streamed as it came over the wire. Never here: redirects,
-statuses, or byte caps on bodies (`download` has them). This is the only file that knows an HTTP library.
+statuses, or byte caps on bodies (`download` has them). With `pool` and `sockets` this is all that knows an HTTP
+library.
 
-The pool is httpcore2's. It has no cookies, proxies, redirects, credentials or content codings that would have to be
-turned off, and it asks a network of ours for its sockets. (httpcore 1.0.9 loses slots of its pool for good when
-requests are cancelled while connecting on trio; httpcore2 does not, and a test holds it to that.) Host header, SNI and
-certificate check stay those of the URL, because the pool keeps connections by origin; only the socket goes to the
-address.
+The protocol is httpcore2's. It has no cookies, proxies, redirects, credentials or content codings that would have to be
+turned off, and it is given sockets of ours. Host header, SNI and certificate check stay those of the URL, because the
+pool keeps connections by origin; only the socket goes to the address.
 """
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from ipaddress import ip_address
-from operator import attrgetter
 from typing import Any, Final, final
 
 import anyio
@@ -26,8 +26,10 @@ from anyio.lowlevel import checkpoint
 from lazymedia.errors import NotAllowedError
 from lazymedia.fetch.address import Address
 from lazymedia.fetch.owned import run_owned
+from lazymedia.fetch.pool import Connection, Pool
 from lazymedia.fetch.resolve import Resolver
-from lazymedia.fetch.transport import BROKEN, Reply, Transport, lower_names, request_headers, translated
+from lazymedia.fetch.sockets import SocketNetwork
+from lazymedia.fetch.transport import BROKEN, Headers, Reply, Transport, lower_names, request_headers, translated
 from lazymedia.fetch.url import HttpUrl
 from lazymedia.limits import Limits
 
@@ -35,9 +37,11 @@ MAX_DIALS: Final = 4
 """Addresses of one host that are tried; a name can have thousands."""
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Bytes of a response before its body, interim responses included, which the library would read without end."""
-_HEAD_READ_BYTES: Final = 8 * 1024  # what is parsed between two looks at that sum
-_MAX_IDLE_CONNECTIONS: Final = 32
-_KEEPALIVE_SECONDS: Final = 5.0  # few servers keep theirs shorter, so that few requests meet one just closed
+MAX_INTERIM: Final = 8
+"""Interim responses before the one that counts, which the library would step over without end."""
+_INTERIM: Final = re.compile(rb"\nHTTP/1\.[0-9] 1[0-9][0-9]")
+_INTERIM_BYTES: Final = 13
+_MAX_READ_BYTES: Final = 512 * 1024  # of a body that comes faster than it is read; fewer reads for a long one
 _MAX_STALE: Final = 2  # kept connections of one host that may turn out closed, one after the other
 
 
@@ -55,74 +59,69 @@ async def open_pool(
     network: httpcore2.AsyncNetworkBackend | None = None,
 ) -> AsyncIterator[Transport]:
     """Connections of lazymedia's own. ``network`` opens the sockets and is asked for numeric addresses only."""
-    pool = httpcore2.AsyncConnectionPool(
-        ssl_context=ssl_context,
-        max_connections=limits.max_connections,
-        max_keepalive_connections=_MAX_IDLE_CONNECTIONS,
-        keepalive_expiry=_KEEPALIVE_SECONDS,
-        network_backend=_JudgedNetwork(resolver, network or httpcore2.AnyIOBackend(), limits.connect_timeout),
-    )
+    judged = _JudgedNetwork(resolver, network or SocketNetwork(), limits.connect_timeout)
+    pool = Pool(partial(_dial, judged, ssl_context, limits.connect_timeout), max_open=limits.max_connections)
     try:
-        yield _PoolTransport(pool, limits.connect_timeout)
+        yield _PoolTransport(pool)
     finally:
         await run_owned(pool.aclose, shield=True)
 
 
 @final
 class _PoolTransport:
-    def __init__(self, pool: httpcore2.AsyncConnectionPool, connect_timeout: float) -> None:
+    def __init__(self, pool: Pool[_JudgedStream]) -> None:
         self._pool = pool
-        self._timeouts = {"connect": connect_timeout}
 
     @asynccontextmanager
-    async def get(self, url: HttpUrl) -> AsyncIterator[Reply]:
-        with translated(httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError):
-            response = await self._send(url)
-            stream = response.extensions["network_stream"]
+    async def get(self, url: HttpUrl, extra: Headers = ()) -> AsyncIterator[Reply]:
+        with translated(httpcore2.TimeoutException, (httpcore2.NetworkError,), (httpcore2.ProtocolError,)):
+            connection, response = await self._send(url, extra)
             try:
-                if isinstance(stream, _JudgedStream):  # a server that switches protocols leaves another
-                    stream.head_is_over()
+                connection.stream.head_is_over()
                 async with aclosing(response.aiter_stream()) as body:
                     yield Reply(response.status, lower_names(response.headers), body)
+            except httpcore2.RemoteProtocolError as exc:
+                if connection.stream.has_ended:
+                    raise httpcore2.ReadError("the body breaks off") from exc
+                raise
             finally:
                 with anyio.CancelScope(shield=True):
-                    if not _is_drained(response):
-                        await stream.aclose()
-                    await response.aclose()
+                    if connection.is_drained():
+                        await response.aclose()
+                    await self._pool.give_back(connection)
 
-    async def _send(self, url: HttpUrl) -> httpcore2.Response:
+    async def _send(self, url: HttpUrl, extra: Headers) -> tuple[Connection[_JudgedStream], httpcore2.Response]:
         """The response to a request. One that meets a connection which was closed while it was kept is sent anew."""
+        request = httpcore2.Request(
+            "GET",
+            httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target),
+            headers=request_headers(url, extra),
+        )
         for attempt in range(_MAX_STALE + 1):
-            is_fresh = attempt == _MAX_STALE
-
-            async def trace(event: str, _: object) -> None:
-                nonlocal is_fresh
-                is_fresh |= event == "connection.connect_tcp.started"
-
-            request = httpcore2.Request(
-                "GET",
-                httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target),
-                headers=request_headers(url),
-                extensions={"timeout": self._timeouts, "trace": trace},
-            )
+            connection = await self._pool.take(url, fresh=attempt == _MAX_STALE)
             try:
-                return await self._pool.handle_async_request(request)
-            except (httpcore2.NetworkError, httpcore2.RemoteProtocolError):
-                if is_fresh:
+                return connection, await connection.http.handle_async_request(request)
+            except BaseException as error:
+                with anyio.CancelScope(shield=True):
+                    await self._pool.give_back(connection)
+                is_stale = isinstance(error, (httpcore2.NetworkError, httpcore2.RemoteProtocolError))
+                if not is_stale or not connection.is_kept:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _is_drained(response: httpcore2.Response) -> bool:
-    """Whether nothing follows the response. What does would be taken for the answer to the connection's next request.
-
-    The library has no public word for that; a connection that is closed in doubt costs a handshake.
-    """
+async def _dial(network: _JudgedNetwork, ssl_context: ssl.SSLContext, seconds: float, url: HttpUrl) -> _JudgedStream:
+    """A connection to a URL's host; ``seconds`` for the socket to stand, and as many for TLS."""
+    stream = await network.connect_tcp(url.host, url.port)
+    if url.scheme == "http":
+        return stream
     try:
-        trailing, is_closed = attrgetter("stream._stream._connection._h11_state.trailing_data")(response)
-    except AttributeError:
-        return False
-    return not trailing and not is_closed
+        ssl_context.set_alpn_protocols(["http/1.1"])
+        return await stream.start_tls(ssl_context, url.host, seconds)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await stream.aclose()
+        raise
 
 
 @final
@@ -141,7 +140,7 @@ class _JudgedNetwork(httpcore2.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ASYNC109  # the library's signature
         local_address: str | None = None,  # noqa: ARG002  # the same
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,  # noqa: ARG002  # the same
-    ) -> httpcore2.AsyncNetworkStream:
+    ) -> _JudgedStream:
         deadline = anyio.current_time() + (self._timeout if timeout is None else timeout)
         with anyio.CancelScope(deadline=deadline):
             candidates = (await self._resolver.resolve(host, port))[:MAX_DIALS]
@@ -188,21 +187,38 @@ class _JudgedStream(httpcore2.AsyncNetworkStream):
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
         self._stream = stream
         self._head_bytes: int | None = 0
+        self._interim = 0
+        self._tail = b"\n"
+        self._read_bytes = MAX_HEAD_BYTES
+        self.has_ended = False
 
     def head_is_over(self) -> None:
         self._head_bytes = None
+        self._read_bytes = MAX_HEAD_BYTES
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # the library's
-        self._head_bytes = 0
+        self._head_bytes = self._interim = 0
+        self._tail = b"\n"
         await self._stream.write(buffer, timeout)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  # the library's
         if self._head_bytes is None:
-            return await self._stream.read(max_bytes, timeout)
+            received = await self._stream.read(self._read_bytes, timeout)
+            self.has_ended = not received
+            if len(received) == self._read_bytes < _MAX_READ_BYTES:
+                self._read_bytes *= 2
+            return received
         if self._head_bytes > MAX_HEAD_BYTES:
             raise httpcore2.RemoteProtocolError("the response does not come to its body")
-        received = await self._stream.read(min(max_bytes, _HEAD_READ_BYTES), timeout)
+        received = await self._stream.read(min(max_bytes, MAX_HEAD_BYTES), timeout)
+        if not received:
+            raise httpcore2.ReadError("the connection was closed before there was a response")
         self._head_bytes += len(received)
+        window = self._tail + received
+        self._tail = window[1 - _INTERIM_BYTES :]
+        self._interim += len(_INTERIM.findall(window))
+        if self._interim > MAX_INTERIM:
+            raise httpcore2.RemoteProtocolError("the response does not come to its end of interim ones")
         return received
 
     async def start_tls(
@@ -210,7 +226,7 @@ class _JudgedStream(httpcore2.AsyncNetworkStream):
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109  # the library's
-    ) -> httpcore2.AsyncNetworkStream:
+    ) -> _JudgedStream:
         return _JudgedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
     async def aclose(self) -> None:
@@ -220,4 +236,4 @@ class _JudgedStream(httpcore2.AsyncNetworkStream):
         return self._stream.get_extra_info(info)
 
 
-__all__ = ["MAX_DIALS", "MAX_HEAD_BYTES", "make_ssl_context", "open_pool"]
+__all__ = ["MAX_DIALS", "MAX_HEAD_BYTES", "MAX_INTERIM", "make_ssl_context", "open_pool"]

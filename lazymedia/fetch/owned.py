@@ -44,7 +44,11 @@ async def run_owned(fn: Callable[[], Awaitable[T]], *, shield: bool = False) -> 
 
     async with anyio.create_task_group() as nursery:
         nursery.start_soon(child)
-    return outcome.unwrap()
+    settled, outcome = outcome, STOPPED
+    try:
+        return settled.unwrap()
+    finally:
+        del settled  # see Failed.unwrap
 
 
 @final

@@ -19,6 +19,8 @@ from lazymedia.errors import FetchTimeoutError, LazyMediaError, UpstreamError
 from lazymedia.fetch.address import Address
 from lazymedia.fetch.url import HttpUrl
 
+Headers = Sequence[tuple[bytes, bytes]]
+"""Names and values, in order."""
 BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, ssl.SSLError, OSError)
 """What a broken connection raises where a library lets it through."""
 
@@ -45,25 +47,43 @@ class Reply:
 class Transport(Protocol):
     """Where requests go."""
 
-    def get(self, url: HttpUrl) -> AbstractAsyncContextManager[Reply]:
-        """One GET, answered by one response that ends with the block.
+    def get(self, url: HttpUrl, extra: Headers = ()) -> AbstractAsyncContextManager[Reply]:
+        """One GET, with some headers beyond `request_headers`, answered by one response that ends with the block.
 
         Raises:
             NotAllowedError: The policy refuses the host, its port or one of its addresses.
             OverloadedError: Lookups that hang take up all threads.
-            UpstreamError: The server is broken or cannot be reached.
+            UpstreamError: The server is broken or cannot be reached. `UpstreamError.transient` where the connection
+                could not be made, or broke.
             FetchTimeoutError: It cannot be reached within the time for connecting.
         """
         ...
 
 
-def request_headers(url: HttpUrl) -> list[tuple[bytes, bytes]]:
-    """All headers that are ever sent."""
+def declared_length(reply: Reply) -> int | None:
+    """Bytes that the body is said to have.
+
+    Raises:
+        UpstreamError: It is said in contradictory ways, or there is a content coding.
+    """
+    if any(coding.lower() not in {b"", b"identity"} for coding in reply.values(b"content-encoding")):
+        raise UpstreamError("the server sends a content coding that was not asked for")
+    lengths = reply.values(b"content-length")
+    if not lengths:
+        return None
+    if len(set(lengths)) > 1 or not lengths[0].isdigit() or reply.values(b"transfer-encoding"):
+        raise UpstreamError("the server declares the length of the body in contradictory ways")
+    return int(lengths[0][:20])
+
+
+def request_headers(url: HttpUrl, extra: Headers = ()) -> list[tuple[bytes, bytes]]:
+    """All headers that are ever sent; ``extra`` are conditions and ranges."""
     return [
         (b"Host", url.netloc.encode("ascii")),
         (b"User-Agent", b"lazymedia"),  # some servers refuse requests without one
         (b"Accept", b"*/*"),
         (b"Accept-Encoding", b"identity"),
+        *extra,
     ]
 
 
@@ -80,16 +100,47 @@ def literal_address(host: str) -> Address | None:
 
 
 @contextmanager
-def translated(slow: type[Exception], *broken: type[Exception]) -> Iterator[None]:
-    """Errors of a library become ours, whose texts name no host and no address."""
+def translated(
+    slow: type[Exception], dropped: tuple[type[Exception], ...], garbled: tuple[type[Exception], ...]
+) -> Iterator[None]:
+    """Errors of a library become ours, whose texts name no host and no address.
+
+    Args:
+        slow: What it raises where a connection takes too long.
+        dropped: Where one cannot be made, or breaks: worth another try.
+        garbled: Where a server breaks the protocol.
+    """
     try:
         yield
     except LazyMediaError:
         raise  # many of ours are an OSError too
     except slow as exc:
         raise FetchTimeoutError("the server could not be reached in time") from exc
-    except broken + BROKEN as exc:
-        raise UpstreamError(f"the server cannot be reached or breaks the protocol ({type(exc).__name__})") from exc
+    except dropped + BROKEN as exc:
+        text = f"the server cannot be reached or hangs up ({type(exc).__name__})"
+        raise UpstreamError(text, transient=not _is_no_tls(exc)) from exc
+    except garbled as exc:
+        raise UpstreamError(f"the server breaks the protocol ({type(exc).__name__})") from exc
 
 
-__all__ = ["BROKEN", "Reply", "Transport", "literal_address", "lower_names", "request_headers", "translated"]
+def _is_no_tls(error: BaseException) -> bool:
+    """Whether a connection failed because of what the other side is, and not because it broke."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLError):
+            return not isinstance(seen, ssl.SSLEOFError)
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+__all__ = [
+    "BROKEN",
+    "Headers",
+    "Reply",
+    "Transport",
+    "declared_length",
+    "literal_address",
+    "lower_names",
+    "request_headers",
+    "translated",
+]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from lazymedia.media.io import MediaIO
 from lazymedia.media.kept import Kept, kept_by
 from lazymedia.media.ref import MediaRef
-from lazymedia.media.spec import DecodeSpec, derive_media_key, shared_payload_digest
+from lazymedia.media.spec import DecodeSpec, begin_payload_digest, derive_media_key, shared_payload_digest
 from lazymedia.media.stopping import DecodeStopped, checkpoint
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Kept",
     "MediaIO",
     "MediaRef",
+    "begin_payload_digest",
     "checkpoint",
     "derive_media_key",
     "kept_by",

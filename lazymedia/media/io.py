@@ -41,6 +41,15 @@ class MediaIO(ABC, Generic[T]):
     operator_only: ClassVar[frozenset[str]] = frozenset()
     """Arguments that a request may not choose."""
 
+    reads_quickly: ClassVar[bool] = False
+    """Whether `load_bytes_ref` takes hardly longer than hashing the payload does, so that a short one may be read on an
+    event loop. Said of one implementation: a class that overrides `load_bytes_ref` must say so again."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "load_bytes_ref" in vars(cls) and "reads_quickly" not in vars(cls):
+            cls.reads_quickly = False
+
     @abstractmethod
     def load_bytes(self, data: bytes) -> T:
         """Decode ``data``."""
@@ -89,6 +98,24 @@ class MediaIO(ABC, Generic[T]):
             cap = self.get_max_bytes()
             data = file.read() if cap is None else file.read(cap + 1)
         return self.load_bytes_ref(data)
+
+    def judge_head(self, head: bytes, declared: int | None) -> bool:  # noqa: ARG002  # for overriding decoders
+        """Refuse a payload while it still comes, where its beginning alone shows that it would be refused.
+
+        Called in a worker thread, a few times for one payload, with a longer beginning each time. A beginning that is
+        merely incomplete is no reason; what is wrong with a payload is told when it is whole.
+
+        Args:
+            head: The payload's first bytes, 256 KiB at most.
+            declared: Bytes that the whole is said to have, or None.
+
+        Returns:
+            Whether a longer beginning could tell nothing new, so that this need not be called again.
+
+        Raises:
+            UnprocessableMediaError: A limit that the header alone shows to be exceeded.
+        """
+        return True
 
     def get_decode_spec(self) -> DecodeSpec:
         """The configured settings that change what a payload decodes to."""

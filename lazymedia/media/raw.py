@@ -26,6 +26,7 @@ class RawBytesMediaIO(MediaIO[bytes]):
     """
 
     operator_only = frozenset({"limits", "modality"})
+    reads_quickly = True
 
     def __init__(self, modality: str, *, limits: Limits | None = None) -> None:
         self.modality = modality  # type: ignore[misc]  # here one class serves every modality

@@ -92,12 +92,16 @@ def derive_media_key(data: bytes, spec: DecodeSpec) -> bytes:
 
 
 @contextmanager
-def shared_payload_digest(data: bytes) -> Iterator[None]:
+def shared_payload_digest(data: bytes, digest: _Hash | None = None) -> Iterator[None]:
     """Read ``data`` once for all keys derived from this very object inside the block (two decoders of one download).
 
     Blocks nest: an inner one over the same object reads nothing.
+
+    Args:
+        data: The payload.
+        digest: What `begin_payload_digest` gave for its length, updated with all of it since. Then it is not read here.
     """
-    token = _shared.set((data, _payload_digest(data)))
+    token = _shared.set((data, _payload_digest(data) if digest is None else digest))
     try:
         yield
     finally:
@@ -114,8 +118,13 @@ def _payload_digest(data: bytes) -> _Hash:
     return _digest(data)
 
 
+def begin_payload_digest(size: int) -> _Hash:
+    """The digest of a payload of ``size`` bytes, none of which is in it yet: for one that is read while it comes."""
+    return hashlib.sha256(size.to_bytes(8, "little"))
+
+
 def _digest(data: bytes) -> _Hash:
-    digest = hashlib.sha256(len(data).to_bytes(8, "little"))
+    digest = begin_payload_digest(len(data))
     digest.update(data)
     return digest
 
@@ -147,4 +156,4 @@ def _name(key: object, where: str) -> str:
     return key
 
 
-__all__ = ["DecodeSpec", "derive_media_key", "shared_payload_digest"]
+__all__ = ["DecodeSpec", "begin_payload_digest", "derive_media_key", "shared_payload_digest"]

@@ -8,6 +8,7 @@ import os
 import random
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -15,12 +16,12 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from lazymedia.errors import FetchTimeoutError, OverloadedError
+from lazymedia.errors import FetchTimeoutError, OverloadedError, UnprocessableMediaError, UpstreamError
 from lazymedia.fetch import MediaConnector
 from lazymedia.limits import Limits
 from lazymedia.media import MediaRef
 from lazymedia.media.raw import RawBytesMediaIO
-from lazymedia.testing.server import MediaServer, Request, Response
+from lazymedia.testing.server import Handler, MediaServer, Request, Response
 
 LOOPBACK = ("127.0.0.0/8",)
 IMAGE = RawBytesMediaIO("image")
@@ -56,7 +57,7 @@ async def test_storms_of_cancelled_fetches_cost_the_pool_no_slot(anyio_backend: 
 
         async def cancelled_fetch(seconds: float) -> None:
             with anyio.move_on_after(seconds):
-                await media.fetch_image(server.url("/a"), IMAGE)
+                await media.fetch_image(server.url(f"/a?{seconds}"), IMAGE)  # each a download of its own
 
         before = open_sockets()
         storms = LONG_STORMS if os.environ.get("LAZYMEDIA_LONG_TESTS") else STORMS[anyio_backend[0]]
@@ -73,6 +74,56 @@ async def test_storms_of_cancelled_fetches_cost_the_pool_no_slot(anyio_backend: 
             assert ref.data == b"payload"
         # At most the pool's ten connections, each with its two ends in this process.
         assert open_sockets() - before <= 20, f"seed {seed}"
+
+
+@pytest.mark.parametrize("max_per_host", [3, 64])
+async def test_storms_over_shared_downloads_cost_no_place(max_per_host: int, anyio_backend: tuple[str, object]) -> None:
+    """Thirty fetches at a time of ten URLs on two hosts, some of which answer late or never, break off or refuse.
+
+    Fetches of one URL share a download, so that most cancellations leave it to others, and some end it.
+    """
+    seed = 20260913
+    dice = random.Random(seed)
+    limits = Limits(max_connections=8, max_connections_per_host=max_per_host, retry_backoff=0.001)
+
+    async def late(request: Request) -> Response:
+        await anyio.sleep(dice.uniform(0, 0.003))
+        return Response(body=b"payload")
+
+    async def never(request: Request) -> Response:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def breaks(request: Request) -> bytes:
+        return b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"
+
+    routes: dict[str, bytes | Handler] = {"/a": b"payload", "/late": late, "/never": never, "/breaks": breaks}
+    paths = ("/a", "/a?2", "/late", "/late?2", "/never", "/breaks", "/missing")
+    async with (
+        MediaServer(routes) as one,
+        MediaServer(routes) as two,
+        MediaConnector(allowed_networks=LOOPBACK, limits=limits) as media,
+    ):
+        urls = [server.url(path) for server in (one, two) for path in paths]
+
+        async def cancelled_fetch(url: str, seconds: float) -> None:
+            with anyio.move_on_after(seconds):
+                with suppress(UpstreamError, UnprocessableMediaError):
+                    await media.fetch_image(url, IMAGE)
+
+        before = open_sockets()
+        storms = (LONG_STORMS if os.environ.get("LAZYMEDIA_LONG_TESTS") else STORMS[anyio_backend[0]]) // 4
+        for _ in range(storms):
+            async with anyio.create_task_group() as storm:
+                for _ in range(30):
+                    storm.start_soon(cancelled_fetch, dice.choice(urls), dice.uniform(0, 0.012))
+            owned = media._owned
+            slots = owned.downloader.slots
+            assert (len(owned.flights), slots.in_use, slots.known_hosts, owned.budget.held) == (0, 0, 0, 0), seed
+        with anyio.fail_after(5):
+            for url in (one.url("/a"), two.url("/a")):
+                assert (await media.fetch_image(url, IMAGE)).data == b"payload"
+        assert open_sockets() - before <= 16 + 2 * one.hits["/never"] + 2 * two.hits["/never"], f"seed {seed}"
 
 
 class Dripping:
@@ -263,14 +314,14 @@ async def test_leaving_a_connector_ends_the_fetches_of_other_tasks(phase: str) -
         before = open_sockets()
         async with anyio.create_task_group() as nursery:
 
-            async def fetch() -> None:
+            async def fetch(number: int) -> None:
                 with pytest.raises(OverloadedError, match="closing"):
-                    await media.fetch_image(server.url(f"/{phase}"), IMAGE)
+                    await media.fetch_image(server.url(f"/{phase}?{number}"), IMAGE)
 
             async with MediaConnector(allowed_networks=LOOPBACK, limits=Limits(max_connections=1)) as media:
                 await media.fetch_image(server.url("/a"), IMAGE)
-                for _ in range(3):
-                    nursery.start_soon(fetch)
+                for number in range(3):
+                    nursery.start_soon(fetch, number)
                 await (silent if phase == "head" else drip.started).wait()
                 await anyio.wait_all_tasks_blocked()
 

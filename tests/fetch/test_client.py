@@ -119,7 +119,7 @@ async def test_errors_of_either_library_become_ours(library: Any, path: str, err
         MediaServer(routes) as server,
         library.AsyncClient(trust_env=False) as client,
         MediaConnector(
-            client=client, trust_client=True, allowed_networks=LOOPBACK, limits=Limits(image_timeout=1)
+            client=client, trust_client=True, allowed_networks=LOOPBACK, limits=Limits(image_timeout=1, max_retries=0)
         ) as media,
     ):
         with pytest.raises(error) as caught:

@@ -27,7 +27,7 @@ from lazymedia.errors import (
 from lazymedia.fetch.address import AddressPolicy, Verdict
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
-from lazymedia.fetch.http import MAX_DIALS, make_ssl_context, open_pool
+from lazymedia.fetch.http import MAX_DIALS, _JudgedNetwork, make_ssl_context, open_pool
 from lazymedia.fetch.own_addresses import own_addresses
 from lazymedia.fetch.resolve import MAX_LOOKUPS, Resolver
 from lazymedia.fetch.url import HttpUrl, parse_url
@@ -122,7 +122,7 @@ async def open_downloader(
     domains: Sequence[str] | None = None,
     limits: Limits | None = None,
 ) -> AsyncIterator[Downloader]:
-    limits = limits or Limits()
+    limits = limits or Limits(max_retries=0)
     policy = AddressPolicy.of(networks, ports)
     async with open_pool(Resolver(policy, names), limits, SSL_CONTEXT, network=network) as transport:
         yield Downloader(transport, DomainRules.of(domains), limits)
@@ -150,7 +150,7 @@ async def test_a_name_is_resolved_once_and_its_address_is_dialled() -> None:
     async with MediaServer({"/a": b"payload"}) as server:
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network) as downloader:
-            assert await downloader.download(web("http://media.example/a"), 1000) == b"payload"
+            assert (await downloader.download(web("http://media.example/a"), 1000)).data == b"payload"
 
         assert names.asked == ["media.example"]
         assert network.dials == [(PUBLIC, 80)]
@@ -162,8 +162,8 @@ async def test_a_numeric_host_is_dialled_without_a_lookup() -> None:
     async with MediaServer({"/a": b"payload"}) as server:
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network) as downloader:
-            assert await downloader.download(web(f"http://{PUBLIC}/a"), 1000) == b"payload"
-            assert await downloader.download(web("http://[2606:4700::1]/a"), 1000) == b"payload"
+            assert (await downloader.download(web(f"http://{PUBLIC}/a"), 1000)).data == b"payload"
+            assert (await downloader.download(web("http://[2606:4700::1]/a"), 1000)).data == b"payload"
 
         assert names.asked == []
         assert network.dials == [(PUBLIC, 80), ("2606:4700::1", 80)]
@@ -220,7 +220,7 @@ async def test_a_name_that_turns_private_is_refused_at_the_next_connection() -> 
         server._routes = {"/a": close}
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network) as downloader:
-            assert await downloader.download(web("http://rebind.example/a"), 1000) == b"payload"
+            assert (await downloader.download(web("http://rebind.example/a"), 1000)).data == b"payload"
             await refused(downloader, "http://rebind.example/a")
 
         assert network.dials == [(PUBLIC, 80)]
@@ -233,7 +233,7 @@ async def test_a_connection_that_was_judged_may_be_used_again() -> None:
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network) as downloader:
             for _ in range(3):
-                assert await downloader.download(web("http://rebind.example/a"), 1000) == b"payload"
+                assert (await downloader.download(web("http://rebind.example/a"), 1000)).data == b"payload"
 
         assert names.asked == ["rebind.example"]
         assert network.dials == [(PUBLIC, 80)]
@@ -259,8 +259,8 @@ async def test_a_connection_on_which_more_came_than_the_response_is_not_used_aga
             open_downloader(Names(media_example=[[PUBLIC]]), network) as downloader,
         ):
             nursery.start_soon(listener.serve, serve)
-            assert await downloader.download(web("http://media.example/a"), 1000) == b"ok"
-            assert await downloader.download(web("http://media.example/a"), 1000) == b"own"
+            assert (await downloader.download(web("http://media.example/a"), 1000)).data == b"ok"
+            assert (await downloader.download(web("http://media.example/a"), 1000)).data == b"own"
             nursery.cancel_scope.cancel()
 
     assert len(network.dials) == 2
@@ -277,7 +277,7 @@ async def test_a_kept_connection_that_was_closed_meanwhile_costs_no_request() ->
         network.deaf = True
         async with open_downloader(Names(media_example=[[PUBLIC]]), network) as downloader:
             for _ in range(3):
-                assert await downloader.download(web("http://media.example/a"), 1000) == b"ok"
+                assert (await downloader.download(web("http://media.example/a"), 1000)).data == b"ok"
 
         assert len(network.dials) == server.hits["/a"] == 3
 
@@ -313,7 +313,7 @@ async def test_a_machine_that_dialled_itself_hangs_up_unless_it_may(networks: tu
         network.own_end = PUBLIC
         async with open_downloader(Names(media_example=[[PUBLIC]]), network, networks=networks) as downloader:
             if networks:
-                assert await downloader.download(web("http://media.example/a"), 1000) == b"payload"
+                assert (await downloader.download(web("http://media.example/a"), 1000)).data == b"payload"
             else:
                 await refused(downloader, "http://media.example/a")
         assert server.hits["/a"] == len(networks)
@@ -362,7 +362,7 @@ async def test_an_address_that_fails_leaves_room_for_the_next(fault: str) -> Non
         limits = Limits(connect_timeout=1)
         names = Names(media_example=[[PUBLIC, PUBLIC_TOO]])
         async with open_downloader(names, network, limits=limits) as downloader:
-            assert await downloader.download(web("http://media.example/a"), 1000) == b"payload"
+            assert (await downloader.download(web("http://media.example/a"), 1000)).data == b"payload"
 
         assert network.dials == [(PUBLIC, 80), (PUBLIC_TOO, 80)]
 
@@ -399,7 +399,7 @@ async def test_ports_and_plain_names_are_for_networks_opted_into(
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network, networks=networks, ports=ports) as downloader:
             if dialled:
-                assert await downloader.download(web(text), 1000) == b"payload"
+                assert (await downloader.download(web(text), 1000)).data == b"payload"
             else:
                 await refused(downloader, text)
 
@@ -462,7 +462,7 @@ async def test_a_redirect_off_the_list_of_domains_is_refused() -> None:
         async with open_downloader(names, network, domains=["media.example"]) as downloader:
             await refused(downloader, "http://media.example/")
         async with open_downloader(names, network, domains=["media.example", "other.example"]) as downloader:
-            assert await downloader.download(web("http://media.example/"), 1000) == b"payload"
+            assert (await downloader.download(web("http://media.example/"), 1000)).data == b"payload"
 
 
 async def test_each_hop_of_a_redirect_is_resolved_afresh() -> None:
@@ -497,7 +497,7 @@ async def test_lookups_that_hang_are_bounded_and_hurt_nobody_else(anyio_backend_
                     await checkpoint()
                 nursery.cancel_scope.cancel()  # which leaves the threads behind
 
-            assert await downloader.download(web(f"http://{PUBLIC}/a"), 1000) == b"payload"
+            assert (await downloader.download(web(f"http://{PUBLIC}/a"), 1000)).data == b"payload"
             if (
                 anyio_backend_name == "asyncio"
             ):  # where the limiter's tokens are free again, the count in the threads speaks
@@ -516,7 +516,7 @@ async def eventually(downloader: Downloader, text: str) -> bytes:
     """The payload, as soon as a lookup is possible again."""
     while True:
         try:
-            return await downloader.download(web(text), 1000)
+            return (await downloader.download(web(text), 1000)).data
         except OverloadedError:
             await checkpoint()
 
@@ -535,6 +535,5 @@ async def test_a_server_may_not_talk_without_end_before_its_body() -> None:
 
 async def test_unix_sockets_are_not_dialled() -> None:
     resolver = Resolver(AddressPolicy.of((), (80,)), Names())
-    async with open_pool(resolver, Limits(), SSL_CONTEXT) as transport:
-        with pytest.raises(NotAllowedError):
-            await transport._pool._network_backend.connect_unix_socket("/run/docker.sock")  # type: ignore[attr-defined]  # the pool's seam
+    with pytest.raises(NotAllowedError):
+        await _JudgedNetwork(resolver, RecordingNetwork(), 1).connect_unix_socket("/run/docker.sock")

@@ -10,6 +10,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from lazymedia.errors import (
+    BadUrlError,
     LazyMediaError,
     NotAllowedError,
     PayloadTooLargeError,
@@ -19,7 +20,7 @@ from lazymedia.errors import (
 from lazymedia.fetch import MediaConnector
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
-from lazymedia.fetch.transport import Reply
+from lazymedia.fetch.transport import Headers, Reply
 from lazymedia.fetch.url import HttpUrl, parse_url
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
@@ -31,6 +32,7 @@ IMAGE = RawBytesMediaIO("image", limits=Limits(max_image_bytes=CAP))
 
 
 async def fetch(server: MediaServer, path: str, **settings: object) -> bytes:
+    settings = {"limits": Limits(max_retries=0)} | settings
     async with MediaConnector(allowed_networks=LOOPBACK, **settings) as media:  # type: ignore[arg-type]  # of a table
         return (await media.fetch_image(server.url(path), IMAGE)).data
 
@@ -94,11 +96,11 @@ async def test_redirects_are_followed_up_to_the_limit() -> None:
         return Response(302, {"Location": f"/a?{left - 1}"}) if left else Response(body=b"payload")
 
     async with MediaServer({"/a": redirect}) as server:
-        assert await fetch(server, "/a?3", limits=Limits(max_redirects=3)) == b"payload"
+        assert await fetch(server, "/a?3", limits=Limits(max_redirects=3, max_retries=0)) == b"payload"
         assert server.hits["/a"] == 4
-        await fails(server, UpstreamError, "/a?4", limits=Limits(max_redirects=3))
+        await fails(server, UpstreamError, "/a?4", limits=Limits(max_redirects=3, max_retries=0))
         assert server.hits["/a"] == 8
-        await fails(server, UpstreamError, "/a?1", limits=Limits(max_redirects=0))
+        await fails(server, UpstreamError, "/a?1", limits=Limits(max_redirects=0, max_retries=0))
 
 
 async def test_the_body_of_a_redirect_is_not_read() -> None:
@@ -134,6 +136,26 @@ async def test_the_body_of_a_redirect_is_not_read() -> None:
 async def test_a_redirect_that_names_no_place_is_an_upstream_failure(headers: bytes) -> None:
     async with raw(b"HTTP/1.1 302 Found\r\n" + headers + b"Content-Length: 0\r\n\r\n") as server:
         await fails(server, UpstreamError)
+
+
+@pytest.mark.parametrize(
+    ("location", "error"),
+    [
+        ("http://public.example/", NotAllowedError),
+        ("file:///etc/hostname", NotAllowedError),
+        ("data:,x", NotAllowedError),
+        ("ftp://127.0.0.1/", BadUrlError),
+        ("javascript:x", BadUrlError),
+        ("http://user:pw@127.0.0.1/", BadUrlError),
+        ("http://127.0.0.1\\@public.example/", BadUrlError),
+        ("http://[::1", BadUrlError),
+        ("/" + "x" * 10_000, BadUrlError),
+    ],
+)
+async def test_a_redirect_leads_only_where_a_url_may(location: str, error: type[LazyMediaError]) -> None:
+    async with raw(b"HTTP/1.1 302 Found\r\nLocation: %b\r\n\r\n" % location.encode()) as server:
+        await fails(server, error, allowed_media_domains=["127.0.0.1"])
+        assert server.hits["/a"] == 1
 
 
 @pytest.mark.parametrize(
@@ -211,7 +233,7 @@ class Scripted:
     """A transport without a network, whose body comes at once."""
 
     @asynccontextmanager
-    async def get(self, url: HttpUrl) -> AsyncIterator[Reply]:
+    async def get(self, url: HttpUrl, extra: Headers = ()) -> AsyncIterator[Reply]:
         async def body() -> AsyncIterator[bytes]:
             for _ in range(4000):
                 yield b"x"
@@ -235,7 +257,8 @@ async def test_others_get_their_turns_while_a_body_comes_in_crumbs() -> None:
         nursery.start_soon(count_turns)
         await checkpoint()
         before = turns
-        assert len(await Downloader(Scripted(), DomainRules.of(None), Limits()).download(url, 10_000)) == 4000
+        downloaded = await Downloader(Scripted(), DomainRules.of(None), Limits()).download(url, 10_000)
+        assert len(downloaded.data) == 4000
         assert turns - before > 4000 / 100
         nursery.cancel_scope.cancel()
 

@@ -101,7 +101,7 @@ async def test_nothing_outside_the_policy_is_ever_dialled() -> None:
                 before = len(network.dials)
                 outcome: bytes | LazyMediaError
                 try:
-                    outcome = await downloader.download(web(trap.url), 1000)
+                    outcome = (await downloader.download(web(trap.url), 1000)).data
                 except (NotAllowedError, UpstreamError) as error:
                     outcome = error
                 dialled = network.dials[before:]

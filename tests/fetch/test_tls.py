@@ -61,7 +61,7 @@ async def serving(server: TlsServer, trust: trustme.CA = AUTHORITY) -> AsyncIter
     async with listener, anyio.create_task_group() as nursery:
         nursery.start_soon(listener.serve, server.serve)
         async with open_pool(resolver, Limits(), context, network=network) as transport:
-            yield Downloader(transport, DomainRules.of(None), Limits())
+            yield Downloader(transport, DomainRules.of(None), Limits(max_retries=0))
         nursery.cancel_scope.cancel()
 
 
@@ -87,8 +87,8 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\npayload"
 async def test_the_name_is_asked_for_and_verified() -> None:
     server = TlsServer(AUTHORITY.issue_cert("media.example"), OK)
     async with serving(server) as downloader:
-        assert await downloader.download(web("https://media.example/a"), 100) == b"payload"
-        assert await downloader.download(web("https://MEDIA.example./a"), 100) == b"payload"
+        assert (await downloader.download(web("https://media.example/a"), 100)).data == b"payload"
+        assert (await downloader.download(web("https://MEDIA.example./a"), 100)).data == b"payload"
 
     assert server.names == ["media.example"] * 2
 

@@ -61,6 +61,7 @@ class ImageMediaIO(MediaIO[Picture]):
 
     modality: ClassVar[str] = "image"
     operator_only: ClassVar[frozenset[str]] = frozenset({"limits", "output", "image_id"})
+    reads_quickly: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -108,6 +109,11 @@ class ImageMediaIO(MediaIO[Picture]):
         # Pillow keeps a pixel of RGB in four bytes, as it does RGBA.
         decoded_bytes = None if outline is None else 4 * outline.width * outline.height
         return MediaRef(partial(self.load_bytes, data), data, self._spec, key=key, decoded_bytes=decoded_bytes)
+
+    def judge_head(self, head: bytes, declared: int | None) -> bool:  # noqa: ARG002  # the header is enough
+        """Judge a picture's size, scans and chunks as soon as its header is there. See `MediaIO.judge_head`."""
+        _, outline = header.read_outline(head, self._limits)
+        return outline is not None
 
     def load_bytes(self, data: bytes) -> Picture:
         """Decode a picture.
