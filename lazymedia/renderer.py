@@ -21,7 +21,7 @@ from lazymedia.cache import ProcessorCache
 from lazymedia.chat.fetching import fetch_parts
 from lazymedia.chat.messages import MediaPart, parse_chat
 from lazymedia.errors import BadRequestError, UnprocessableMediaError
-from lazymedia.fetch import MediaConnector, get_connector
+from lazymedia.fetch import DownloadCache, MediaConnector, get_connector
 from lazymedia.hops import run_in_thread
 from lazymedia.limits import Limits
 from lazymedia.models import processing_info
@@ -194,6 +194,7 @@ async def open_renderer(
     allowed_local_media_path: str | PathLike[str] | None = None,
     allowed_media_domains: Sequence[str] | None = None,
     denied_media_domains: Sequence[str] = (),
+    download_cache: DownloadCache | None = None,
     allowed_networks: Sequence[str] = (),
 ) -> AsyncIterator[Renderer]:
     """Open a renderer; enter it once per process, in a server's lifespan, and share it among requests.
@@ -211,9 +212,10 @@ async def open_renderer(
         decode_workers: Decodes that run at once; by default one for each core.
         share_tensors: Hand out torch tensors as the cache holds them, instead of clones; see `ProcessorCache`.
         hash_algorithm: What identifies items in the cache.
-        allowed_local_media_path: See `MediaConnector`, as for the three below; not for a connector's instance.
+        allowed_local_media_path: See `MediaConnector`, as for the four below; not for a connector's instance.
         allowed_media_domains: Domains that media may come from.
         denied_media_domains: Domains that media may not come from, whatever is allowed.
+        download_cache: Keeps downloads on disk; see `MediaConnector`.
         allowed_networks: Networks that would otherwise be refused, such as ``"127.0.0.0/8"``.
 
     Raises:
@@ -229,6 +231,8 @@ async def open_renderer(
     }
     if denied_media_domains:  # which a connector of somebody's own may not know
         options["denied_media_domains"] = denied_media_domains
+    if download_cache is not None:
+        options["download_cache"] = download_cache
     async with AsyncExitStack() as stack:
         opened = _connector(connector, limits, options)
         if not opened.is_open:

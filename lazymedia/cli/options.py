@@ -74,6 +74,7 @@ def _shared() -> ArgumentParser:
     shared.add_argument("--allowed-network", action="append", default=[], metavar="CIDR", help="may be repeated")
     shared.add_argument("--allowed-media-domain", action="append", metavar="D", help="may be repeated; any otherwise")
     shared.add_argument("--denied-media-domain", action="append", default=[], metavar="D", help="may be repeated")
+    shared.add_argument("--cache-dir", metavar="DIR", help="keep downloads in this folder, and use those that it has")
     shared.add_argument("--backend", choices=("trio", "asyncio"), default="trio", help="the event loop (trio)")
     shared.add_argument("--json", action="store_true", help="print JSON for programs")
     return shared
@@ -142,7 +143,7 @@ def open_connector(
     Raises:
         UsageError: An option that cannot be used.
     """
-    from lazymedia.fetch import MediaConnector
+    from lazymedia.fetch import DownloadCache, MediaConnector
 
     make: Any = MediaConnector if kind is None else kind
     with usage_errors():
@@ -151,6 +152,7 @@ def open_connector(
             allowed_networks=(*arguments.allowed_network, *networks),
             allowed_media_domains=arguments.allowed_media_domain,
             denied_media_domains=arguments.denied_media_domain,
+            download_cache=None if arguments.cache_dir is None else DownloadCache(arguments.cache_dir),
             limits=limits(),
         )
     return connector

@@ -16,15 +16,22 @@ from safetensors.numpy import load_file
 
 from lazymedia.cli import main
 from lazymedia.testing import MediaServer, make_audio, make_image, make_processor, make_video
+from lazymedia.testing.server import Request, Response
 
 BACKENDS = pytest.mark.parametrize("backend", ["trio", "asyncio"])
+
+
+async def kept(request: Request) -> Response:
+    return Response(headers={"Cache-Control": "max-age=60"}, body=make_image(50, 40))
 
 
 @pytest.fixture
 def server() -> Iterator[MediaServer]:
     with (
         start_blocking_portal("asyncio") as portal,
-        portal.wrap_async_context_manager(MediaServer({"/a.png": make_image(50, 40), "/b.txt": b"hello"})) as opened,
+        portal.wrap_async_context_manager(
+            MediaServer({"/a.png": make_image(50, 40), "/b.txt": b"hello", "/kept.png": kept})
+        ) as opened,
     ):
         yield opened
 
@@ -251,6 +258,19 @@ def test_fetch_writes_payloads_under_names_made_of_their_digests(
     }
     out = capsys.readouterr().out
     assert all(path.name in out for path in folder.iterdir())
+
+
+def test_a_cache_on_disk_saves_the_second_download(
+    tmp_path: Path, server: MediaServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--allowed-network", "127.0.0.0/8", "--cache-dir", str(tmp_path / "cache")]
+
+    for _ in range(2):
+        assert main(["fetch", server.url("/kept.png"), "-o", str(tmp_path / "out"), *options]) == 0
+        assert main(["probe", server.url("/kept.png"), *options]) == 0
+    assert server.hits["/kept.png"] == 1
+    assert main(["probe", server.url("/kept.png"), *options[:3], ""]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @BACKENDS

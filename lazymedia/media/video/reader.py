@@ -38,9 +38,10 @@ SKIPS_EXACTLY: Final = frozenset({"h264", "hevc", "mpeg4", "mpeg2video"})
 SEEK_WORTH: Final = 256
 """Packets to pass over from which a seek is cheaper than reading them."""
 
-SPLIT: Final = frozenset({"h264", "hevc", "vp8", "vp9", "libdav1d", "av1", "prores", "mjpeg"})
-"""Decoders whose stretches several threads may share. Those of the MPEG-4 family and its elders patch damage up from
-what they were given before, and say nothing, so that a damaged video would depend on the number of threads."""
+_PARTS: Final = 4
+"""Parts of a decode, each begun by a demuxer and a decoder of its own. Decoders patch damage up from what they were
+given before, often in silence, and a flush does not make them forget all of it. So parts do not depend on how many
+threads there are, and threads take whole ones. An opening costs as much as some frames."""
 
 _PROGRESSIVE: Final = frozenset({0, 1})
 """`field_order` unknown or progressive. Two fields of one frame may be two packets with two times."""
@@ -62,7 +63,7 @@ class Reader:
         self._packets: Iterator[Packet[VideoStream]] | None = None
         self._position = 0
         self._size: tuple[int, int] | None = None
-        self._damaged = False
+        self._is_used = False
         self.decoded = 0
         """Packets handed to the decoder so far."""
 
@@ -73,6 +74,7 @@ class Reader:
             UnprocessableMediaError: As `lazymedia.media.video.index.scan`.
             DecodeStopped: The request was cancelled.
         """
+        self._is_used = True
         index = scan(self._opened)
         self._packets, self._position = None, index.packets
         return index
@@ -91,8 +93,9 @@ class Reader:
         taken = Taken(index, ranks, self._limits)
         stretches = plan(index, distinct)
         self._check_walk(stretches)
-        with self._others(len(stretches)) as others:
-            here, *elsewhere = shares(stretches, 1 + others)
+        parts = shares(stretches, _PARTS)
+        with self._others(len(parts)) as others:
+            here, *elsewhere = (parts[first :: 1 + others] for first in range(1 + others))
             run_all(
                 partial(self.run, index, here, taken),
                 [partial(self._run_apart, index, share, taken) for share in elsewhere],
@@ -101,16 +104,14 @@ class Reader:
             # A key frame that is none (a refresh that takes several frames): begin one key frame earlier, once.
             again = plan(index, sorted(taken.missing), before=1)
             self._check_walk(again)
-            self.run(index, again, taken)
+            self.run(index, [again], taken)
         return taken.finish()
 
-    def _others(self, stretches: int) -> AbstractContextManager[int]:
+    def _others(self, parts: int) -> AbstractContextManager[int]:
         """How many threads decode beside this one, for as long as the block lasts."""
-        if self._opened.codec not in SPLIT:
-            return nullcontext(0)
         if self._threads is not None:
-            return nullcontext(self._threads - 1)
-        return CORES.idle(stretches - 1)
+            return nullcontext(min(self._threads, parts) - 1)
+        return CORES.idle(parts - 1)
 
     def _check_walk(self, stretches: list[Stretch]) -> None:
         walk = sum(stretch.stop - stretch.start + 1 for stretch in stretches)
@@ -120,32 +121,34 @@ class Reader:
                 f" {self._limits.max_video_walk_frames} are allowed"
             )
 
-    def _run_apart(self, index: PacketIndex, stretches: list[Stretch], taken: Taken) -> None:
+    def _run_apart(self, index: PacketIndex, parts: list[list[Stretch]], taken: Taken) -> None:
         with reading(self._data, self._limits, threads=1) as reader:
-            reader.run(index, stretches, taken)
+            reader.run(index, parts, taken)
 
-    def run(self, index: PacketIndex, stretches: list[Stretch], taken: Taken) -> None:
-        """Decode these stretches, in stored order, and offer every frame."""
-        for stretch in stretches:
-            # What a decoder makes of the frames around a broken one, and of later ones, depends on all that it was
-            # given before, and a flush does not make it forget all of that. Each stretch then gets one of its own, so
-            # that it does not matter which of them one thread decodes.
-            if self._damaged:
+    def run(self, index: PacketIndex, parts: list[list[Stretch]], taken: Taken) -> None:
+        """Decode these stretches, part by part in stored order, and offer every frame."""
+        for part in parts:
+            if self._is_used:
                 self._reopen()
-            try:
-                self._run_one(stretch, index, taken, skips=self._may_skip(index))
-            except _DamagedError:
-                taken.give_back(stretch.wanted.values())
-                self._reopen()
-                self._run_one(stretch, index, taken, skips=False)
-            if not taken.missing:
-                return
+            for stretch in part:
+                if not taken.missing:
+                    return
+                self._run_whole(stretch, index, taken)
+
+    def _run_whole(self, stretch: Stretch, index: PacketIndex, taken: Taken) -> None:
+        try:
+            self._run_one(stretch, index, taken, skips=self._may_skip(index))
+        except _DamagedError:
+            # What a decoder makes of the frames around a broken one depends on all that it was given before.
+            taken.give_back(stretch.wanted.values())
+            self._reopen()
+            self._run_one(stretch, index, taken, skips=False)
 
     def _run_one(self, stretch: Stretch, index: PacketIndex, taken: Taken, *, skips: bool) -> None:
+        self._is_used = True
         self._go_to(stretch.start, index)
         for frame in self._frames(stretch, taken, skips=skips):
             self._check(frame)
-            self._damaged |= frame.is_corrupt
             taken.offer(frame)
             if not taken.missing:
                 return
@@ -179,7 +182,6 @@ class Reader:
         codec = self._opened.stream.codec_context
         check_frame_size(codec.width, codec.height, self._limits)
         taken.fault = fault
-        self._damaged = True
         if skips:
             raise _DamagedError from fault
 
@@ -233,7 +235,6 @@ class Reader:
         self._stack.close()
         self._opened = self._stack.enter_context(open_video(self._data, self._limits))
         self._position = 0
-        self._damaged = False
 
     def _check(self, frame: VideoFrame) -> None:
         size = (frame.width, frame.height)

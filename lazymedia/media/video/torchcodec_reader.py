@@ -54,6 +54,7 @@ class Reader(reader.Reader):
     No frame is skipped on the way: torchcodec has no way to ask for that.
     """
 
+    _first: VideoFrame | None = None
     _track: _Track | None = None
 
     def read(self, index: PacketIndex, ranks: Sequence[int]) -> tuple[Pixels, list[int]]:
@@ -68,20 +69,21 @@ class Reader(reader.Reader):
             raise refused('frames without times of their own cannot be told apart by torchcodec; "pyav" reads them')
         return super().read(index, ranks)
 
-    def run(self, index: PacketIndex, stretches: list[Stretch], taken: Taken) -> None:
-        """Decode these stretches, in stored order, and offer every frame that one of them wants."""
-        if self._track is None:
-            first = self._first_frame(index, taken)
-            self._track = _Track(self._data, self._opened, index, first)
-        for stretch in stretches:
-            if self._begin_at_key(stretch, index, taken) or not self._may_walk(stretch):
-                continue
-            # The container landed behind the key frame, or on one that begins nothing.
-            self._walk(self._track.from_head(), stretch, index, taken)
+    def run(self, index: PacketIndex, parts: list[list[Stretch]], taken: Taken) -> None:
+        """Decode these stretches, part by part in stored order, and offer every frame that one of them wants."""
+        if self._first is None:
+            self._first = self._first_frame(index, taken)
+        for part in parts:
+            self._track = _Track(self._data, self._opened, index, self._first)
+            for stretch in part:
+                if self._begin_at_key(stretch, index, taken) or not self._may_walk(stretch):
+                    continue
+                # The container landed behind the key frame, or on one that begins nothing.
+                self._walk(self._track.from_head(), stretch, index, taken)
 
-    def _run_apart(self, index: PacketIndex, stretches: list[Stretch], taken: Taken) -> None:
+    def _run_apart(self, index: PacketIndex, parts: list[list[Stretch]], taken: Taken) -> None:
         with reading(self._data, self._limits, threads=1) as apart:
-            apart.run(index, stretches, taken)
+            apart.run(index, parts, taken)
 
     def _first_frame(self, index: PacketIndex, taken: Taken) -> VideoFrame:
         """The first frame that PyAV decodes: its size, colours and which way is up are those of all."""
