@@ -350,3 +350,18 @@ def test_a_stopped_decode_can_be_run_again() -> None:
     stop.clear()
 
     assert ref.decode()[1].frames_indices == [0, 14, 29]
+
+
+@pytest.mark.parametrize(
+    ("settings", "frames"),
+    [
+        ({"num_frames": 3}, 3),
+        ({"num_frames": 3, "sampling": "glm4v"}, None),
+        ({"num_frames": 3, "sampling": "all"}, None),
+    ],
+)
+def test_memory_is_estimated_only_where_the_number_decides(settings: dict[str, Any], frames: int | None) -> None:
+    """A number that a policy does not read would let a request understate itself."""
+    ref = VideoMediaIO(**settings).load_bytes_ref(make_video(20))
+
+    assert ref.decoded_bytes == (None if frames is None else frames * 128 * 64 * 3)

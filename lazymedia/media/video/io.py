@@ -192,7 +192,7 @@ class VideoMediaIO(MediaIO[Video]):
             return None
         check_tables(data)
         size = display_size(data)
-        wanted = self._request.num_frames
+        wanted = self._request.num_frames if "num_frames" in READS[self._policy] else None
         if size is None or wanted is None or size[0] * size[1] > self._limits.max_video_frame_pixels:
             return None  # a size over the limit is refused by the decode, if the stream really has it
         return wanted * size[0] * size[1] * 3
