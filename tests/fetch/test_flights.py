@@ -161,12 +161,13 @@ async def test_each_waiter_has_its_own_deadline() -> None:
 async def test_the_last_waiter_to_leave_stops_the_download_and_sees_it_end() -> None:
     held = Held(is_endless=True)
     async with MediaServer({"/a": held}) as server, MediaConnector(allowed_networks=LOOPBACK) as media:
-        async with anyio.create_task_group() as nursery:
-            for _ in range(3):
-                nursery.start_soon(media.fetch_image, server.url("/a"), IMAGE)
-            await held.started.wait()
-            await boarded(media, 3)
-            nursery.cancel_scope.cancel()
+        with anyio.fail_after(5):  # the least rate would end the download too, after ten
+            async with anyio.create_task_group() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(media.fetch_image, server.url("/a"), IMAGE)
+                await held.started.wait()
+                await boarded(media, 3)
+                nursery.cancel_scope.cancel()
 
         assert len(media._owned.flights) == 0
         assert media._owned.downloader.slots.in_use == 0
@@ -184,11 +185,11 @@ async def test_who_comes_after_the_last_has_left_begins_anew() -> None:
         return await next(answers)(request)
 
     async with MediaServer({"/a": answer}) as server, MediaConnector(allowed_networks=LOOPBACK) as media:
-        with anyio.CancelScope() as scope:
+        with anyio.fail_after(5):  # as above
             async with anyio.create_task_group() as nursery:
                 nursery.start_soon(media.fetch_image, server.url("/a"), IMAGE)
                 await first.started.wait()
-                scope.cancel()
+                nursery.cancel_scope.cancel()
         second.gate.set()
         assert (await media.fetch_image(server.url("/a"), IMAGE)).data == b"payload"
         first.gate.set()
