@@ -130,9 +130,8 @@ class Reader:
         for part in parts:
             if self._is_used:
                 self._reopen()
+            self._size = None  # frames of several parts meet in what is taken
             for stretch in part:
-                if not taken.missing:
-                    return
                 self._run_whole(stretch, index, taken)
 
     def _run_whole(self, stretch: Stretch, index: PacketIndex, taken: Taken) -> None:
@@ -150,7 +149,7 @@ class Reader:
         for frame in self._frames(stretch, taken, skips=skips):
             self._check(frame)
             taken.offer(frame)
-            if not taken.missing:
+            if not taken.lacks(stretch.wanted.values()):
                 return
 
     def _may_skip(self, index: PacketIndex) -> bool:

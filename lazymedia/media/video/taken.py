@@ -6,7 +6,7 @@ Comes in: decoded frames, wanted or not. Goes out: pixels, and which frames they
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,6 +48,11 @@ class Taken:
         """Ranks that are wanted and not taken."""
         with self._lock:
             return sorted(self._places)
+
+    def lacks(self, ranks: Collection[int]) -> bool:
+        """Whether any of these is not taken yet; of none, any at all. What other threads take does not count."""
+        with self._lock:
+            return any(rank in self._places for rank in ranks) if ranks else bool(self._places)
 
     def give_back(self, ranks: Iterable[int]) -> None:
         """Want these again, as if none had been taken."""
