@@ -29,11 +29,22 @@ SILENT = make_video(10)
 LOOPBACK = ("127.0.0.0/8",)
 
 
+def url_of(scheme: str, server: MediaServer, folder: Path) -> str:
+    """Where the clip is, by each way to it; writes the file that one of them names."""
+    match scheme:
+        case "http":
+            return server.url("/clip")
+        case "file":
+            (folder / "clip").write_bytes(CLIP)
+            return (folder / "clip").as_uri()
+        case _:
+            return f"data:video/mp4;base64,{base64.b64encode(CLIP).decode()}"
+
+
 @pytest.mark.parametrize("scheme", ["http", "file", "data"])
 async def test_one_download_gives_frames_and_samples(
     scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "clip").write_bytes(CLIP)
     hashed: list[int] = []
     sha256 = hashlib.sha256
 
@@ -45,11 +56,7 @@ async def test_one_download_gives_frames_and_samples(
         MediaServer({"/clip": CLIP}) as server,
         MediaConnector(allowed_networks=LOOPBACK, allowed_local_media_path=tmp_path) as media,
     ):
-        url = {
-            "http": server.url("/clip"),
-            "file": (tmp_path / "clip").as_uri(),
-            "data": f"data:video/mp4;base64,{base64.b64encode(CLIP).decode()}",
-        }[scheme]
+        url = url_of(scheme, server, tmp_path)
         monkeypatch.setattr(hashlib, "sha256", counting)
         video_io = VideoMediaIO(num_frames=4, index_cache=PacketIndexCache())  # keys its index by the payload too
         video, audio = await media.fetch_video_and_audio(url, video_io, AudioMediaIO())
@@ -130,7 +137,6 @@ async def test_a_connector_keeps_packet_indexes_for_decoders_that_have_no_cache(
     """Each request has a decoder of its own, with settings of its own; the packets are read once."""
     from lazymedia.media.video import index, reader
 
-    (tmp_path / "clip").write_bytes(CLIP)
     scans: list[object] = []
 
     def counted(opened: Any) -> Any:
@@ -142,11 +148,7 @@ async def test_a_connector_keeps_packet_indexes_for_decoders_that_have_no_cache(
         MediaServer({"/clip": CLIP}) as server,
         MediaConnector(allowed_networks=LOOPBACK, allowed_local_media_path=tmp_path) as media,
     ):
-        url = {
-            "http": server.url("/clip"),
-            "file": (tmp_path / "clip").as_uri(),
-            "data": f"data:video/mp4;base64,{base64.b64encode(CLIP).decode()}",
-        }[scheme]
+        url = url_of(scheme, server, tmp_path)
         refs = [await media.fetch_video(url, VideoMediaIO(num_frames=frames)) for frames in (4, 7)]
         refs.append((await media.fetch_video_and_audio(url, VideoMediaIO(num_frames=3), AudioMediaIO()))[0])
         own = await media.fetch_video(url, VideoMediaIO(num_frames=5, index_cache=PacketIndexCache()))

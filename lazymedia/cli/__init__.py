@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LazyMediaError as exc:
         print(f"error: {exc}", file=sys.stderr)
         return 1
-    except UsageError as exc:
+    except (UsageError, ImportError) as exc:  # an option asks for a library that is not there, or cannot be loaded
         print(f"lazymedia {arguments.command}: {exc}", file=sys.stderr)
         return 2
     except BaseException as exc:

@@ -21,7 +21,7 @@ from lazymedia.media.audio.channels import ChannelRule, to_channels
 from lazymedia.media.audio.resample import Resampler, resample
 from lazymedia.media.ref import MediaRef
 from lazymedia.parse.audio_samples import as_stored, channel_axis, to_floats
-from lazymedia.parse.items import ModalityDataItems
+from lazymedia.parse.items import ModalityDataItems, as_sequence
 
 if TYPE_CHECKING:
     from lazymedia.media.audio.samples import Samples
@@ -167,7 +167,7 @@ def parse_audio_data(data: object, rules: AudioRules | None = None) -> AudioProc
         ReleasedError: A reference that was released before it was decoded. The caller's fault.
     """
     rules = AudioRules() if rules is None else rules
-    clips = [data] if _is_one(data) else list(_sequence(data))
+    clips = [data] if _is_one(data) else list(as_sequence(data, None, f"audio data is {{type}}; {_EXPECTED}"))
     stored: list[object] = []
     try:
         for index, clip in enumerate(clips):
@@ -222,14 +222,6 @@ def _is_numbers(value: object) -> bool:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _sequence(value: object) -> Sequence[object]:
-    if value is None:
-        return ()
-    if isinstance(value, list | tuple):
-        return value
-    raise TypeError(f"audio data is {type(value).__name__}; {_EXPECTED}")
 
 
 __all__ = ["AudioProcessorItems", "AudioRules", "audio_rules", "parse_audio_data"]

@@ -8,13 +8,15 @@ looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from lazymedia.foreign import is_array, is_picture, is_tensor
 from lazymedia.media.ref import MediaRef
-from lazymedia.parse.items import ModalityDataItems, one_or_many
+from lazymedia.parse.items import ModalityDataItems, as_sequence, one_or_many
 
 _CHANNELS: Final = (1, 3, 4)
+_MANY: Final = "image data is {type}; expected a MediaRef, a PIL image, an array, a tensor, or a list of them"
 _NONE: Final = (
     "image at index {index} is {type}; expected a MediaRef, a PIL image, an array or a tensor with two or three axes"
 )
@@ -100,7 +102,7 @@ def parse_image_data(data: object, rules: PictureRules | None) -> ImageProcessor
     Raises:
         TypeError: Something that is no picture. The caller's fault.
     """
-    pictures = one_or_many(data, _is_one, _sequence, _NONE)
+    pictures = one_or_many(data, _is_one, partial(as_sequence, batch_axes=4, expected=_MANY), _NONE)
     return ImageProcessorItems(pictures, rules) if pictures else None
 
 
@@ -122,18 +124,6 @@ def _is_one(value: object) -> bool:
     if isinstance(value, MediaRef) or is_picture(value):
         return True
     return is_array(value) and len(value.shape) in (2, 3)  # type: ignore[attr-defined]  # arrays and tensors have one
-
-
-def _sequence(value: object) -> Sequence[object]:
-    if value is None:
-        return ()
-    if isinstance(value, list | tuple):
-        return value
-    if is_array(value) and len(value.shape) == 4:  # type: ignore[attr-defined]  # arrays and tensors have one
-        return list(value)  # type: ignore[call-overload,no-any-return]
-    raise TypeError(
-        f"image data is {type(value).__name__}; expected a MediaRef, a PIL image, an array, a tensor, or a list of them"
-    )
 
 
 __all__ = ["ImageProcessorItems", "ImageSize", "PictureRules", "channel_axis", "parse_image_data", "size_of"]

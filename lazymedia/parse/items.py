@@ -14,6 +14,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar, cast
 
+from lazymedia.foreign import is_array
 from lazymedia.media.ref import MediaRef
 
 V = TypeVar("V")
@@ -38,6 +39,26 @@ def one_or_many(
         if item is not None and not is_one(item):
             raise TypeError(f"{what.format(index=index, type=type(item).__name__)}, or None together with a UUID")
     return items
+
+
+def as_sequence(data: object, batch_axes: int | None, expected: str) -> Sequence[object]:
+    """Media that are no single item, as a sequence of items; nothing for None.
+
+    Args:
+        data: As a caller handed it in.
+        batch_axes: How many axes an array or tensor has whose first one counts items. None where there are none such.
+        expected: What the error says, with ``{type}`` of the data.
+
+    Raises:
+        TypeError: Nothing of that. The caller's fault.
+    """
+    if data is None:
+        return ()
+    if isinstance(data, list | tuple):
+        return data
+    if batch_axes is not None and is_array(data) and len(data.shape) == batch_axes:  # type: ignore[attr-defined]  # arrays have one
+        return list(data)  # type: ignore[call-overload,no-any-return]
+    raise TypeError(expected.format(type=type(data).__name__))
 
 
 class ModalityDataItems(Generic[V]):

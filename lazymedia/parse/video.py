@@ -7,16 +7,18 @@ here: a decode of encoded bytes; what is stored keeps frames and metadata togeth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from lazymedia.foreign import is_array, is_picture
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.video.metadata import VideoMetadata
 from lazymedia.parse.image import ImageSize, size_of
-from lazymedia.parse.items import ModalityDataItems, one_or_many
+from lazymedia.parse.items import ModalityDataItems, as_sequence, one_or_many
 
 Metadata = Mapping[str, Any]
 
+_MANY: Final = "video data is {type}; expected a MediaRef, frames, a pair of frames and metadata, or a list of those"
 _NONE: Final = "video at index {index} is {type}; expected a MediaRef, frames, a pair of frames and metadata"
 
 
@@ -55,7 +57,8 @@ class VideoProcessorItems(ModalityDataItems[Any]):
         """What is known of one video, None where nothing is.
 
         Of a reference that is not decoded yet, what its payload tells without decoding (`MediaRef.outline`): equal to
-        what the decode will tell, but for a frame that turns out to be broken. Where the payload does not tell, this
+        what the decode will tell, but for a frame that turns out to be broken, a turn that only the stream's own
+        messages tell, and a container that lies about the size. Where the payload does not tell, this
         video is decoded, and none of its siblings.
         """
         outline = self._outline(index)
@@ -105,7 +108,7 @@ def parse_video_data(data: object, *, needs_metadata: bool = False) -> VideoProc
     Raises:
         TypeError: Something that is no video. The caller's fault.
     """
-    videos = one_or_many(data, _is_one, _sequence, _NONE)
+    videos = one_or_many(data, _is_one, partial(as_sequence, batch_axes=5, expected=_MANY), _NONE)
     return VideoProcessorItems(videos, needs_metadata=needs_metadata) if videos else None
 
 
@@ -127,19 +130,6 @@ def _is_frames(value: object) -> bool:
     if not isinstance(value, list | tuple) or not value:
         return False
     return all(is_picture(frame) or (is_array(frame) and len(frame.shape) == 3) for frame in value)
-
-
-def _sequence(value: object) -> Sequence[object]:
-    if value is None:
-        return ()
-    if isinstance(value, list | tuple):
-        return value
-    if is_array(value) and len(value.shape) == 5:  # type: ignore[attr-defined]  # arrays and tensors have one
-        return list(value)  # type: ignore[call-overload,no-any-return]
-    raise TypeError(
-        f"video data is {type(value).__name__}; expected a MediaRef, frames, a pair of frames and metadata, or a list "
-        "of those"
-    )
 
 
 __all__ = ["VideoProcessorItems", "parse_video_data"]

@@ -242,6 +242,17 @@ def test_probe_tells_videos_and_audio_by_their_bytes(tmp_path: Path, capsys: pyt
     assert moving["header"]["frames_indices"] == list(range(9))
 
 
+def test_a_library_that_is_not_there_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    assert main(["probe", "data:,x", "--media-io-kwargs", '{"video": {"video_backend": "torchcodec"}}']) == 2
+    err = capsys.readouterr().err
+    assert "lazymedia[torchcodec]" in err
+    assert err.count("\n") == 1
+
+
 def test_fetch_writes_payloads_under_names_made_of_their_digests(
     tmp_path: Path, server: MediaServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,6 @@ import random
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Self
 
 import anyio
@@ -22,6 +21,7 @@ from lazymedia.limits import Limits
 from lazymedia.media import MediaRef
 from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.server import Handler, MediaServer, Request, Response
+from tests.fetch.descriptors import open_sockets
 
 LOOPBACK = ("127.0.0.0/8",)
 IMAGE = RawBytesMediaIO("image")
@@ -30,17 +30,6 @@ STORMS = {"asyncio": 100, "trio": 400}
 LONG_STORMS = 1000
 """Rounds of the storm. httpcore 1.0.9 on trio lost its first slot after about ten and all ten of them within 800
 (encode/httpcore#1093); a round costs some 70 ms on asyncio and 20 on trio."""
-
-
-def open_sockets() -> int:
-    """Sockets of this process, counted by what its descriptors point to."""
-    links = []
-    for descriptor in Path("/proc/self/fd").iterdir():
-        try:
-            links.append(descriptor.readlink().name)
-        except OSError:
-            continue  # the one that listed them
-    return sum(link.startswith("socket:") for link in links)
 
 
 async def test_storms_of_cancelled_fetches_cost_the_pool_no_slot(anyio_backend: tuple[str, object]) -> None:

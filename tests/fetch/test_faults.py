@@ -6,7 +6,6 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import anyio
 import pytest
@@ -17,6 +16,7 @@ from lazymedia.errors import FetchTimeoutError, LazyMediaError, UpstreamError
 from lazymedia.fetch import MediaConnector
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
+from tests.fetch.descriptors import open_sockets
 
 BODY = b"payload!"
 LENGTH = b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\nETag: "x"\r\n\r\n' + BODY
@@ -79,16 +79,6 @@ class FaultServer:
                 pass  # the client went first
 
 
-def sockets() -> int:
-    links = []
-    for descriptor in Path("/proc/self/fd").iterdir():
-        try:
-            links.append(descriptor.readlink().name)
-        except OSError:
-            continue  # the one that listed them
-    return sum(link.startswith("socket:") for link in links)
-
-
 async def outcome(media: MediaConnector, server: FaultServer, seconds: float) -> bytes | LazyMediaError:
     try:
         return (await media.load_from_url(server.url, IMAGE, fetch_timeout=seconds)).data
@@ -101,7 +91,7 @@ class Quiet:
 
     def __init__(self, media: MediaConnector) -> None:
         self._media = media
-        self._sockets = sockets()
+        self._sockets = open_sockets()
         self._tasks = len(anyio.get_running_tasks())
 
     async def check(self) -> None:
@@ -111,7 +101,7 @@ class Quiet:
         assert (len(owned.flights), owned.budget.held, slots.in_use, slots.known_hosts) == (0, 0, 0, 0)
         assert owned.keys.borrowed_tokens == owned.files.borrowed_tokens == 0
         with anyio.fail_after(5):
-            while sockets() > self._sockets or len(anyio.get_running_tasks()) > self._tasks:
+            while open_sockets() > self._sockets or len(anyio.get_running_tasks()) > self._tasks:
                 await checkpoint()
 
 

@@ -95,3 +95,14 @@ def test_recordings_in_a_row_of_which_the_last_is_cut_within_its_tables_are_an_e
     songs = [song(440), song(1000)]
 
     refusal(songs[0] + songs[1][:1_000])
+
+
+@pytest.mark.parametrize("format_", ["OGG", "OPUS"])
+@pytest.mark.parametrize("backend", ["auto", "pyav"])
+def test_one_number_for_two_recordings_loses_no_sample_in_silence(format_: str, backend: str) -> None:
+    """RFC 3533 gives each its own. What can read them reads them whole; what cannot, refuses."""
+    one = song(440, format_=format_)
+    if (format_, backend) == ("OGG", "auto"):
+        assert len(decode(one + one, backend)) == 2 * len(decode(one, backend))
+    else:
+        assert "one OGG" in refusal(one + one, backend)

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from lazymedia import MediaRef, PacketIndexCache, ReleasedError, UnprocessableMediaError
-from lazymedia.limits import Limits
+from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.audio import AudioMediaIO
 from lazymedia.media.video import VideoMediaIO
+from lazymedia.media.video.container import open_video
+from lazymedia.media.video.upright import shown_size
 from lazymedia.parse.video import parse_video_data
 from lazymedia.testing import make_audio, make_video
 from tests.media import videos
@@ -61,6 +63,19 @@ def test_a_matroska_with_a_projection_is_left_to_the_decode() -> None:
 
     assert VideoMediaIO().load_bytes_ref(data).outline() is not None
     assert VideoMediaIO().load_bytes_ref(data[:head] + void + data[head:]).outline() is None
+
+
+def test_padding_before_the_tracks_of_a_matroska_hides_no_projection() -> None:
+    """It may hold what looks like the first cluster."""
+    data = make_video(3, codec="libvpx-vp9", container="webm")
+    tracks, head = data.index(b"\x16\x54\xae\x6b"), data.index(b"\x1f\x43\xb6\x75")
+    padding, roll = b"\xec\x84\x1f\x43\xb6\x75", b"\xec\x82\x76\x75"
+    padded = data[:tracks] + padding + data[tracks:]
+    head += len(padding)
+
+    with open_video(data, DEFAULT_LIMITS) as opened:
+        assert shown_size(padded, opened) == (128, 64)
+        assert shown_size(padded[:head] + roll + padded[head:], opened) is None
 
 
 def test_looking_and_decoding_read_the_packets_once() -> None:

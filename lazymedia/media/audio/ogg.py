@@ -6,6 +6,7 @@ copy of the payload.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from lazymedia.media.audio.bounds import refused
@@ -37,10 +38,16 @@ def links_of(data: bytes) -> list[slice]:
     return [slice(start, stop) for start, stop in zip([0, *starts[1:]], [*starts[1:], len(data)])]
 
 
+def share_a_serial(data: bytes, links: Sequence[slice]) -> bool:
+    """Whether two recordings go by one number, which RFC 3533 (section 4) forbids. FFmpeg loses samples of them."""
+    serials = [data[link.start + 14 : link.start + 18] for link in links]
+    return len(set(serials)) < len(serials)
+
+
 def _page_bytes(data: bytes, position: int) -> int:
     """A page is 27 bytes, a table of as many as the last of them tells, and as many as the table adds up to."""
     table = data[position + 27 : position + 27 + int.from_bytes(data[position + 26 : position + 27])]
     return 27 + len(table) + sum(table)
 
 
-__all__ = ["MAX_LINKS", "links_of"]
+__all__ = ["MAX_LINKS", "links_of", "share_a_serial"]

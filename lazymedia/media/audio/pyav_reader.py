@@ -24,7 +24,7 @@ from lazymedia.media import system_ffmpeg
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
 from lazymedia.media.audio.formats import OGG, Format
 from lazymedia.media.audio.header import AudioHeader
-from lazymedia.media.audio.ogg import links_of
+from lazymedia.media.audio.ogg import links_of, share_a_serial
 from lazymedia.media.audio.samples import BLOCK, Samples, to_floats
 from lazymedia.media.audio.source import Source
 from lazymedia.media.stopping import checkpoint
@@ -183,9 +183,12 @@ def _grid(stream: Any, data: bytes, kind: Format) -> Grid | None:
 
 
 def _check_links(data: bytes, kind: Format) -> None:
-    if kind == OGG and len(links_of(data)) > 1:
+    links = links_of(data) if kind.demuxer == "ogg" else []
+    if kind == OGG and len(links) > 1:
         # FFmpeg would decode the second recording by the tables of the first, and call that sound.
         raise refused("several recordings in one OGG are read by soundfile only")
+    if share_a_serial(data, links):
+        raise refused("two recordings in one OGG go by the same number")
 
 
 def _open(data: bytes, kind: Format) -> Any:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _CLUSTER: Final = b"\x1f\x43\xb6\x75"
 """Where the headers of a Matroska file end and its packets begin (RFC 9559, 5.1.3)."""
 
+_TRACKS: Final = b"\x16\x54\xae\x6b"
+"""Where the tracks are described; what looks like a cluster before them is padding (RFC 9559, 5.1.4)."""
+
 _ROLL: Final = b"\x76\x75"
 """ProjectionPoseRoll, by which Matroska turns a video (RFC 9559, 5.1.4.1.28.46)."""
 
@@ -26,14 +29,15 @@ _EXIF: Final = b"Exif\0\0"
 def shown_size(data: bytes, opened: Opened) -> tuple[int, int] | None:
     """Width and height in pixels of the frames that a decode will give; None where the container does not tell.
 
-    A turn that the stream alone knows of (a supplemental message of H.264 or HEVC) is not seen.
+    A turn that the stream alone knows of (a supplemental message of H.264 or HEVC) is not seen, and a container that
+    lies about the size of a stream whose packets tell another (VP8) is believed.
     """
     codec = opened.stream.codec_context
     if not codec.width or not codec.height:
         return None
     if opened.codec == "mjpeg" and _EXIF in data:
         return None  # FFmpeg turns each picture by its own EXIF
-    if opened.kind == "matroska" and _ROLL in data[: data.find(_CLUSTER)]:
+    if opened.kind == "matroska" and _ROLL in data[: data.find(_CLUSTER, data.find(_TRACKS))]:
         return None  # or two other bytes that look alike
     if opened.kind != "mov":
         return codec.width, codec.height
