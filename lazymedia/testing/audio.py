@@ -118,8 +118,9 @@ def _mux(samples: npt.NDArray[np.float32], rate: int, muxer: str, codec: str) ->
     with av.open(buffer, "w", format=muxer) as container:
         stream: Any = container.add_stream(codec, rate=rate, layout=_LAYOUTS[channels])
         for start in range(0, count, 1024):
-            block = samples[start : start + 1024]
-            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(block.T), format="fltp", layout=_LAYOUTS[channels])
+            block = np.ascontiguousarray(samples[start : start + 1024]).reshape(1, -1)
+            # Packed: of eight planes PyAV 18 finds a ninth.
+            frame = av.AudioFrame.from_ndarray(block, format="flt", layout=_LAYOUTS[channels])
             frame.sample_rate = rate
             frame.pts = start
             frame.time_base = Fraction(1, rate)

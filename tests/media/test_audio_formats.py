@@ -233,3 +233,19 @@ def test_a_name_that_ffmpeg_would_follow_opens_nothing() -> None:
         for backend in ("auto", "pyav"):
             with pytest.raises(UnprocessableMediaError, match="not a supported audio format"):
                 AudioMediaIO(audio_backend=backend).load_bytes(text)
+
+
+@pytest.mark.parametrize("channels", [3, 6, 8])
+@pytest.mark.parametrize("format_", ["M4A", "AAC", "TS", "WEBM", "OGG"])
+def test_every_channel_of_a_lossy_clip_is_in_its_mono(format_: str, channels: int) -> None:
+    """Eight planes, as 7.1 has, once ended the process."""
+    subtype = "libopus" if format_ == "OGG" else None
+    clip = make_audio(1, 48_000, channels, format=format_, subtype=subtype)
+
+    samples, _ = AudioMediaIO().load_bytes(clip)
+
+    spectrum = np.abs(np.fft.rfft(samples[:48_000]))
+    tones = [440 * (channel + 1) for channel in range(channels)]
+    # 5.1 and 7.1 have a channel for low frequencies, which AAC keeps of it only.
+    wanted = [tone for channel, tone in enumerate(tones) if channels < 6 or channel != 3]
+    assert set(wanted) <= {int(peak) for peak in np.argsort(spectrum)[-channels:]}

@@ -55,6 +55,9 @@ _DEMUXER_OPTIONS: Final = {
 _AAC_FRAMES: Final = {960, 1024, 1920, 2048}
 """Samples per channel in a frame of AAC; twice as many with SBR."""
 
+_POINTERS: Final = 8
+"""From so many planes on, PyAV 18 reads on behind FFmpeg's list of them, and ends the process."""
+
 _UNDECODABLE_START: Final = 64
 """Packets that a recording which may begin anywhere can lose before its first whole frame."""
 
@@ -274,6 +277,8 @@ def _blocks(runs: Iterator[list[Any]], shape: tuple[int, int, str]) -> Iterator[
 
 def _floats(frame: Any, channels: int) -> Samples:
     """The samples of a frame as (channels, N). Packed formats come as one row of all channels in turn."""
+    if frame.format.is_planar and channels >= _POINTERS:
+        (frame,) = av.AudioResampler(format=frame.format.packed.name).resample(frame)
     array = frame.to_ndarray()
     if frame.format.is_packed:
         array = array.reshape(-1, channels).T
