@@ -282,7 +282,7 @@ def test_a_hand_made_avif_of_one_part_has_a_header() -> None:
 
 @pytest.mark.parametrize(
     ("parts", "message"),
-    [(5, "40000 pixels"), (600, "512 coded parts"), (5000, "4096 items")],
+    [(5, "40000 pixels"), (600, "512 coded parts"), (5000, "4096 boxes")],
 )
 def test_the_parts_of_an_avif_are_limited_together(parts: int, message: str) -> None:
     """Each of them would be decoded on its own before they are put together."""

@@ -1,13 +1,13 @@
-"""Boxes of the ISO base media file format: length, type, content, one inside the other.
+"""Boxes of a picture's file, one inside the other, and no more of them than a picture may have.
 
 Comes in: a payload and the part of it to look at. Goes out: types and places. Never here: what a box means.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Final
 
+from lazymedia.media import boxes as iso
 from lazymedia.media.image.outline import Span, check_count
 
 if TYPE_CHECKING:
@@ -27,20 +27,8 @@ def boxes(data: bytes, span: Span, limits: Limits) -> Iterator[tuple[bytes, Span
     Raises:
         UnprocessableMediaError: More than `Limits.max_image_chunks`.
     """
-    position, end = span
-    for count in range(limits.max_image_chunks + 1):
-        if position + 8 > end:
-            return
-        size, kind = struct.unpack_from(">L4s", data, position)
-        body = position + 8
-        if size == 1:
-            (size,) = struct.unpack_from(">Q", data, body)
-            body += 8
-        stop = end if size == 0 else position + size
-        if stop < body:
-            return
-        yield kind, (body, min(stop, end))
-        position = stop
+    for count, box in enumerate(iso.boxes(data, span)):
+        yield box
         check_count(count, "boxes", limits.max_image_chunks)
 
 

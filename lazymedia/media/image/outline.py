@@ -7,15 +7,13 @@ over a limit. Never here: a format, or a pixel.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from lazymedia.errors import UnprocessableMediaError
+from lazymedia.media.boxes import Span
 
 if TYPE_CHECKING:
     from lazymedia.limits import Limits
-
-Span: TypeAlias = tuple[int, int]
-"""Where something lies in the payload: from the first offset up to and without the second."""
 
 
 @dataclass(frozen=True, slots=True)
