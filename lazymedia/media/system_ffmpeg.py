@@ -78,17 +78,6 @@ def open_track(data: bytes, number: int) -> tuple[Any, Any]:
     return demuxer, track
 
 
-def open_audio(data: bytes, number: int) -> Any:
-    """A decoder of torchcodec's for stretches of time of one track of a payload that `is_certain`. It changes neither
-    the rate nor the channels.
-
-    Raises:
-        ImportError: As `load`.
-        Exception: torchcodec's own, where the payload cannot be opened or the track is no audio.
-    """
-    return load().AudioDecoder(_tensor(data), stream_index=number)
-
-
 def _tensor(data: bytes) -> Any:
     """A payload as torch has it, without a copy."""
     import torch
@@ -185,4 +174,4 @@ _CHECKS: Final[Mapping[str, Callable[[bytes], bool]]] = MappingProxyType(
     {"mov": _is_mov, "matroska": _is_matroska, "wav": _is_wav, "flac": _is_flac, "ogg": _is_ogg}
 )
 
-__all__ = ["NAME", "is_certain", "load", "open_audio", "open_track", "other_codec", "refuse_wish", "require_installed"]
+__all__ = ["NAME", "is_certain", "load", "open_track", "other_codec", "refuse_wish", "require_installed"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import struct
+
+import av
 
 from lazymedia.testing.audio import make_audio
 
@@ -39,3 +42,11 @@ def flac(
     if total is not None:
         bits = bits & ~(2**36 - 1) | total
     return data[:18] + bits.to_bytes(8, "big") + data[26:]
+
+
+def with_packet(clip: bytes, number: int, first: bytes) -> bytes:
+    """A packet of a clip made to begin with other bytes, and to hold nothing else."""
+    with av.open(io.BytesIO(clip), "r") as container:
+        packet = list(container.demux(audio=0))[number]
+    assert packet.pos is not None
+    return clip[: packet.pos] + first.ljust(packet.size, b"\0") + clip[packet.pos + packet.size :]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BACKENDS: Final = ("auto", "soundfile", "pyav", "torchcodec")
 """Names that ``audio_backend`` takes. "auto" never means torchcodec, which is slower than the others in every format
-but AAC in MP4, and is not on every machine that shares a cache.
+and is not on every machine that shares a cache.
 """
 
 

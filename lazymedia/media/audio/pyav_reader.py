@@ -7,25 +7,29 @@ FFmpeg's mix to mono, or its resampler: samples leave at the rate and with the c
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
-from itertools import chain, pairwise
+from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import av
+import numpy.typing as npt
 from av.error import InvalidDataError
 from av.error import MemoryError as FFmpegMemoryError
 from av.stream import Discard
 
+from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media import system_ffmpeg
+from lazymedia.media.audio import mp4_aac, piped
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
 from lazymedia.media.audio.formats import OGG, Format
 from lazymedia.media.audio.header import AudioHeader
+from lazymedia.media.audio.mp4_aac import FRAME, AacTrack
 from lazymedia.media.audio.ogg import links_of, share_a_serial
-from lazymedia.media.audio.samples import BLOCK, Samples, to_floats
+from lazymedia.media.audio.samples import BLOCK
 from lazymedia.media.audio.source import Source
 from lazymedia.media.stopping import checkpoint
 
@@ -52,31 +56,13 @@ _DEMUXER_OPTIONS: Final = {
     "max_streams": "64",
 }
 
-_AAC_FRAMES: Final = {960, 1024, 1920, 2048}
-"""Samples per channel in a frame of AAC; twice as many with SBR."""
-
 _POINTERS: Final = 8
 """From so many planes on, PyAV 18 reads on behind FFmpeg's list of them, and ends the process."""
 
+_CHANGE: Final = "the rate, channels or type of the samples change in the middle of the audio"
+
 _UNDECODABLE_START: Final = 64
 """Packets that a recording which may begin anywhere can lose before its first whole frame."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Packets that follow each other without a gap, all of one length.
-
-    Attributes:
-        rate: Hz, of the samples and of their times.
-        start: Of the first packet, in samples. Below zero where a codec primes its decoder.
-        step: Samples per channel in a packet.
-        count: Packets.
-    """
-
-    rate: int
-    start: int
-    step: int
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +73,11 @@ class Track:
         number: Its place in the container.
         codec: FFmpeg's name of what it is coded in.
         other_codec: As `lazymedia.media.system_ffmpeg.other_codec`.
-        grid: When its packets come, for AAC in an MP4 whose tables tell of each; otherwise None.
     """
 
     number: int
     codec: str
     other_codec: str | None
-    grid: Grid | None
 
 
 def judge(data: bytes, kind: Format, limits: Limits) -> Track:
@@ -107,7 +91,7 @@ def judge(data: bytes, kind: Format, limits: Limits) -> Track:
     with _open(data, kind) as container:
         stream = _judged(container, kind, limits)
         codec = stream.codec_context.codec.canonical_name
-        return Track(stream.index, codec, system_ffmpeg.other_codec(container), _grid(stream, data, kind))
+        return Track(stream.index, codec, system_ffmpeg.other_codec(container))
 
 
 @contextmanager
@@ -122,6 +106,9 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     are dropped, as FFmpeg does. Samples that pad the last frame stay: an AAC clip may be up to a frame longer than what
     was encoded. Gaps in the time stamps, at the start too, are not filled.
 
+    AAC in an MP4 is decoded many frames at a time where its tables leave no doubt, to the same samples. Then a header
+    that is broken in the video beside it is no error, and what a damaged frame of 5.1 lacks is silence.
+
     A damaged packet is an error, apart from those before the first whole frame of a stream that may begin anywhere
     (ADTS, MPEG). A container that ends early yields what exists, a last frame cut in the middle is an error.
 
@@ -130,6 +117,58 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
             on the way. No cause.
         Exception: PyAV's own, where the payload is damaged.
     """
+    track = mp4_aac.find(data) if kind.demuxer == "mov" else None
+    if track is not None and _within(track, limits):
+        with piped.opened(track) as blocks:
+            first = next(blocks, None)
+            if first is not None:
+                packets = partial(_packets, data, kind, limits)
+                with closing(_calls(track, chain((first,), blocks), packets)) as samples:
+                    yield Source(track.rate, track.channels, samples)
+                return
+    with _packets(data, kind, limits) as source:
+        yield source
+
+
+def _within(track: AacTrack, limits: Limits) -> bool:
+    """Whether nothing that the tables tell is over a limit. FFmpeg's demuxer is to say what is."""
+    try:
+        check_layout(track.rate, track.channels, limits)
+        check_length(track.frames * FRAME, track.rate, 1, limits)
+    except UnprocessableMediaError:
+        return False
+    return True
+
+
+def _calls(
+    track: AacTrack, blocks: Iterable[npt.NDArray[Any]], packets: Callable[[], AbstractContextManager[Source]]
+) -> Generator[npt.NDArray[Any]]:
+    """A track many frames at a time, without what primes the decoder. From where that ends too early, it is read packet
+    by packet, which tells what is wrong.
+    """
+    done = -track.primed
+    for block in blocks:
+        done += block.shape[1]
+        if done > 0:
+            yield block[:, -done:]  # of the first such block a part, of later ones all
+    if done + track.primed < track.frames * FRAME:
+        with packets() as source:
+            if (source.rate, source.channels) != (track.rate, track.channels):
+                raise refused(_CHANGE)
+            yield from _behind(source.blocks, max(done, 0))
+
+
+def _behind(blocks: Iterator[npt.NDArray[Any]], done: int) -> Iterator[npt.NDArray[Any]]:
+    """What comes after so many samples."""
+    for block in blocks:
+        if block.shape[1] > done:
+            yield block[:, done:]
+        done = max(done - block.shape[1], 0)
+
+
+@contextmanager
+def _packets(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
+    """A track packet by packet, as `open_source` says."""
     _check_links(data, kind)
     with _open(data, kind) as container:
         stream = _judged(container, kind, limits)
@@ -162,27 +201,6 @@ def _promised(stream: Any, kind: Format) -> int | None:
     if not kind.declared_length or stream.duration is None or stream.time_base is None or not stream.rate:
         return None
     return int(stream.duration * stream.time_base * stream.rate)
-
-
-def _grid(stream: Any, data: bytes, kind: Format) -> Grid | None:
-    """The packets of a track, if the demuxer knows all of them, and only one description of AAC with a bounded frame.
-
-    A movie in fragments knows of later packets only when it comes to them, and each description of samples may bring
-    another rate.
-    """
-    if kind.demuxer != "mov" or b"moof" in data or data.count(b"mp4a") != 1 or not stream.rate:
-        return None
-    if stream.codec_context.codec.canonical_name != "aac" or stream.time_base != Fraction(1, stream.rate):
-        return None
-    entries = stream.index_entries
-    if len(entries) < 2:
-        return None
-    start = entries[0].timestamp
-    step = entries[1].timestamp - start
-    times = (entry.timestamp for entry in entries)  # of an hour, a list would take megabytes
-    if step not in _AAC_FRAMES or any(later - sooner != step for sooner, later in pairwise(times)):
-        return None
-    return Grid(stream.rate, start, step, len(entries))
 
 
 def _check_links(data: bytes, kind: Format) -> None:
@@ -257,7 +275,7 @@ def _runs(container: Any, stream: Any, kind: Format) -> Iterator[list[Any]]:
             yield frames
 
 
-def _blocks(runs: Iterator[list[Any]], shape: tuple[int, int, str]) -> Iterator[Samples]:
+def _blocks(runs: Iterator[list[Any]], shape: tuple[int, int, str]) -> Iterator[npt.NDArray[Any]]:
     """Frames put together to about a second by FFmpeg's own queue: to turn each of 20 ms into an array costs as much as
     to decode it.
     """
@@ -266,23 +284,21 @@ def _blocks(runs: Iterator[list[Any]], shape: tuple[int, int, str]) -> Iterator[
         for frame in frames:
             # The queue compares no layout: a frame with fewer channels than the first would be read beyond its end.
             if (frame.sample_rate, frame.layout.nb_channels, frame.format.name) != shape:
-                raise refused("the rate, channels or type of the samples change in the middle of the audio")
+                raise refused(_CHANGE)
             frame.pts = None  # or the queue would want them without a gap
             queue.write(frame)
         if queue.samples >= BLOCK:
-            yield _floats(queue.read(0, True), shape[1])
+            yield _samples(queue.read(0, True), shape[1])
     if queue.samples:
-        yield _floats(queue.read(0, True), shape[1])
+        yield _samples(queue.read(0, True), shape[1])
 
 
-def _floats(frame: Any, channels: int) -> Samples:
+def _samples(frame: Any, channels: int) -> npt.NDArray[Any]:
     """The samples of a frame as (channels, N). Packed formats come as one row of all channels in turn."""
     if frame.format.is_planar and channels >= _POINTERS:
         (frame,) = av.AudioResampler(format=frame.format.packed.name).resample(frame)
-    array = frame.to_ndarray()
-    if frame.format.is_packed:
-        array = array.reshape(-1, channels).T
-    return to_floats(array)
+    array: npt.NDArray[Any] = frame.to_ndarray()
+    return array.reshape(-1, channels).T if frame.format.is_packed else array
 
 
-__all__ = ["Grid", "Track", "judge", "open_source", "read_header"]
+__all__ = ["Track", "judge", "open_source", "read_header"]

@@ -1,6 +1,6 @@
 """Arithmetic on blocks of samples, the same whichever library decoded them.
 
-Comes in: blocks of float32 (channels, N). Goes out: mono, and one array out of many blocks. Never here: a library that
+Comes in: blocks (channels, N) of any type. Goes out: mono, and one array out of many blocks. Never here: a library that
 decodes, or a limit.
 """
 
@@ -24,36 +24,34 @@ _ROOM: Final = 64 * _STEP
 that is never written to costs nothing, whereas growing NumPy's large arrays may copy them once.
 """
 
-_SCALES: Final = {"uint8": 2.0**-7, "int16": 2.0**-15, "int32": 2.0**-31, "int64": 2.0**-63}
-"""What turns an integer sample into one within ±1; the powers of two that libsndfile uses."""
+_INTEGERS: Final = {"uint8": (2.0**-7, 128), "int16": (2.0**-15, 0), "int32": (2.0**-31, 0), "int64": (2.0**-63, 0)}
+"""What turns an integer sample into one within ±1, and which one is silence; as libsndfile has them."""
 
 
-def to_floats(block: npt.NDArray[Any]) -> Samples:
-    """Samples of any type that FFmpeg has, as float32; integers within ±1. For float32 the very same array."""
-    floats: Samples = block.astype(np.float32, copy=False)
-    scale = _SCALES.get(block.dtype.name)
-    if scale is None:
-        return floats
-    if block.dtype == np.uint8:
-        floats -= np.float32(128)
-    floats *= np.float32(scale)
-    return floats
-
-
-def to_mono(block: Samples) -> Samples:
-    """The mean of the channels of (channels, N), as (N,). For one channel a view.
+def to_mono(block: npt.NDArray[Any]) -> Samples:
+    """The mean of the channels of (channels, N), as float32 (N,). Integers come out within ±1; of one channel of
+    float32 this is a view.
 
     Channels are added one after the other: NumPy's ``mean(axis=...)`` over interleaved stereo takes seventeen times as
     long. Of two channels this is ``0.5 * (left + right)``, which is exact for integer PCM of up to 23 bits. FFmpeg's
     own mix to mono is not used anywhere: it scales and is louder.
     """
-    if len(block) == 1:
-        only: Samples = block[0]
+    channels = len(block)
+    if channels == 1 and block.dtype.kind == "f":
+        only: Samples = block[0].astype(np.float32, copy=False)
         return only
-    mixed: Samples = block[0] + block[1]
+    scale, silence = _INTEGERS.get(block.dtype.name, (1.0, 0))
+    # Integers become floats on the way: as many passes over memory as floats take, and not one more.
+    mixed: Samples = block[0].astype(np.float32) if channels == 1 else np.add(block[0], block[1], dtype=np.float32)
     for channel in block[2:]:
-        mixed += channel
-    mixed /= np.float32(len(block))
+        np.add(mixed, channel, out=mixed, dtype=np.float32)
+    if silence:
+        mixed -= np.float32(silence * channels)
+    if channels & (channels - 1) == 0:
+        mixed *= np.float32(scale / channels)  # a power of two, which is exact
+    else:
+        mixed *= np.float32(scale)
+        mixed /= np.float32(channels)
     return mixed
 
 
@@ -85,4 +83,4 @@ class Collector:
         return done
 
 
-__all__ = ["BLOCK", "Collector", "Samples", "to_floats", "to_mono"]
+__all__ = ["BLOCK", "Collector", "Samples", "to_mono"]

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import soundfile
 
 from lazymedia.limits import Limits
@@ -21,7 +22,7 @@ from lazymedia.media.audio.bounds import check_layout, check_length, refused
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.header import AudioHeader
 from lazymedia.media.audio.ogg import links_of
-from lazymedia.media.audio.samples import BLOCK, Samples
+from lazymedia.media.audio.samples import BLOCK
 from lazymedia.media.audio.source import Source
 from lazymedia.media.stopping import checkpoint
 
@@ -30,9 +31,6 @@ _SUBTYPES: Final = {
     *("VORBIS", "OPUS", "MPEG_LAYER_I", "MPEG_LAYER_II", "MPEG_LAYER_III"),
 }
 """Its codecs. GSM, G.72x, NMS and DWVW in a WAV or AIFF are nothing that a client sends in earnest."""
-
-_OF_16_BITS: Final = np.float32(2.0**-15)
-"""What turns a sample of 16 bits into one within ±1."""
 
 _UNKNOWN: Final = 1 << 40
 """Samples from which on a length stands for one that is not known; libsndfile then says 2^63 - 1."""
@@ -113,7 +111,7 @@ def _opened(data: bytes, kind: Format) -> Iterator[soundfile.SoundFile]:
         yield file
 
 
-def _others(data: bytes, links: Sequence[slice], kind: Format, shape: tuple[int, int]) -> Iterator[Samples]:
+def _others(data: bytes, links: Sequence[slice], kind: Format, shape: tuple[int, int]) -> Iterator[npt.NDArray[Any]]:
     for link in links:
         with _opened(data[link], kind) as file:
             if (int(file.samplerate), int(file.channels)) != shape:
@@ -121,27 +119,25 @@ def _others(data: bytes, links: Sequence[slice], kind: Format, shape: tuple[int,
             yield from _blocks(file, shape[1], 0)
 
 
-def _blocks(file: soundfile.SoundFile, channels: int, promised: int) -> Iterator[Samples]:
+def _blocks(file: soundfile.SoundFile, channels: int, promised: int) -> Iterator[npt.NDArray[Any]]:
     """Blocks until nothing comes any more, in one buffer.
 
-    Samples of 16 bits are read as such, and become the same floats here: of a WAV or AIFF, libsndfile then asks for a
-    whole block at a time and not for 8 KiB, each of which is a call into Python.
+    Samples of 16 bits are read as such: of a WAV or AIFF, libsndfile then asks for a whole block at a time and not for
+    8 KiB, each of which is a call into Python.
 
     Args:
         file: Opened.
         channels: Its.
         promised: Samples per channel without which the clip is truncated; 0 for as many as there are.
     """
-    buffer = np.empty((BLOCK, channels), np.float32)
-    shorts = np.empty((BLOCK, channels), np.int16) if file.subtype == "PCM_16" else None
+    is_short = file.subtype == "PCM_16"
+    buffer = np.empty((2 * BLOCK, channels), np.int16) if is_short else np.empty((BLOCK, channels), np.float32)
     total = 0
     while True:
         checkpoint()
-        count = len(file.read(out=buffer if shorts is None else shorts))
+        count = len(file.read(out=buffer))
         if count == 0:
             break
-        if shorts is not None:
-            np.multiply(shorts[:count], _OF_16_BITS, out=buffer[:count])
         total += count
         yield buffer[:count].T
     if total < promised:

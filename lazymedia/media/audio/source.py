@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lazymedia.media.audio.samples import Samples
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,14 @@ class Source:
     Attributes:
         rate: Hz, of the samples that come out.
         channels: Of every block.
-        blocks: float32 (channels, N) each, N as the decoder likes; integer PCM within ±1. A block is valid until the
-            next one is asked for. Iterating raises the library's own exception where the payload is damaged.
+        blocks: (channels, N) each, N as the decoder likes; of the type in which the samples are stored, see `to_mono`.
+            A block is valid until the next one is asked for. Iterating raises the library's own exception where the
+            payload is damaged.
     """
 
     rate: int
     channels: int
-    blocks: Iterator[Samples]
+    blocks: Iterator[npt.NDArray[Any]]
 
 
 __all__ = ["Source"]

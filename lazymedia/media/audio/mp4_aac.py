@@ -1,0 +1,299 @@
+"""The AAC track of an MP4 whose tables tell, without a doubt, where each of its frames lies.
+
+Comes in: a payload. Goes out: an `AacTrack`, or None. Never here: a decoder, or a reading of anything unusual: whatever
+FFmpeg's demuxer might understand in another way, or repair, is left to it.
+
+FFmpeg makes an index of 24 bytes and more for every frame, 10 MB for an hour; the tables of the payload itself need no
+memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lazymedia.media.boxes import Span, boxes
+
+Box: TypeAlias = "dict[bytes, Span]"
+
+FRAME: Final = 1024
+"""Samples per channel in a frame."""
+HEADER: Final = 7
+"""Bytes of an ADTS header."""
+
+_RATES: Final = (96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350)
+"""Hz by index; ISO/IEC 14496-3, table 1.18."""
+_MOST_CHANNELS: Final = 6
+"""Of configurations that are their number; ISO/IEC 14496-3, table 1.19."""
+
+_SILENT: Final = {
+    *((b"text", b"text"), (b"text", b"tx3g"), (b"sbtl", b"tx3g"), (b"tmcd", b"tmcd"), (b"meta", b"mebx")),
+}
+"""Handlers and sample descriptions of tracks beside, other than videos', that hold no sound: chapters, subtitles, time
+codes, a telephone's metadata.
+"""
+
+_MOST_BOXES: Final = 1000
+_MOST_BYTES: Final = (1 << 13) - 1 - HEADER
+"""Of a frame that fits ADTS: thirteen bits for it and its header."""
+_PIECE: Final = 1024
+"""Sizes that are read from their table at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class AacTrack:
+    """Frames of AAC-LC, in order.
+
+    Attributes:
+        rate: Hz, if no frame brings SBR.
+        channels: If no frame brings PS.
+        primed: Samples at the start that prime the decoder and are no sound.
+        frames: How many there are.
+        largest: Bytes of the largest.
+    """
+
+    rate: int
+    channels: int
+    primed: int
+    frames: int
+    largest: int
+    _data: bytes
+    _config: int
+    _sizes: npt.NDArray[np.uint32]
+    _offsets: npt.NDArray[np.unsignedinteger]
+    _runs: npt.NDArray[np.int64]
+
+    def adts(self) -> Iterator[tuple[bytes, memoryview]]:
+        """Each frame with the header that makes it ADTS. They end early where one would lie outside the payload.
+        ISO/IEC 13818-7, 6.2.
+        """
+        headers: dict[int, bytes] = {}
+        for frame in self._raw():
+            size = len(frame)
+            if size not in headers:
+                headers[size] = (self._config | (size + HEADER) << 13).to_bytes(HEADER)
+            yield headers[size], frame
+
+    def _raw(self) -> Iterator[memoryview]:
+        view = memoryview(self._data)
+        done = 0
+        for offset, count in zip(self._offsets, self._counts(), strict=True):
+            position = int(offset)
+            for start in range(done, done + count, _PIECE):
+                for size in self._sizes[start : min(start + _PIECE, done + count)].tolist():
+                    if position + size > len(view):
+                        return
+                    yield view[position : position + size]
+                    position += size
+            done += count
+
+    def _counts(self) -> Iterator[int]:
+        """Frames of each chunk."""
+        return chain.from_iterable(repeat(int(count), int(chunks)) for chunks, count in self._runs)
+
+
+def find(data: bytes) -> AacTrack | None:
+    """The only audio track of an MP4, if it is AAC-LC in one piece: no fragments, one description, no gap in its times,
+    and all of it played, from within its first second.
+    """
+    try:
+        return _find(data)
+    except (_UnusualError, KeyError, IndexError, struct.error):
+        return None
+
+
+class _UnusualError(Exception):
+    """The payload is FFmpeg's to read."""
+
+
+def _require(usual: bool) -> None:
+    if not usual:
+        raise _UnusualError
+
+
+def _find(data: bytes) -> AacTrack | None:
+    top = list(_some(data, (0, len(data))))
+    movies = [span for kind, span in top if kind == b"moov"]
+    _require(len(movies) == 1 and all(kind != b"moof" for kind, _ in top))
+    movie = list(_some(data, movies[0]))
+    _require(all(kind not in {b"mvex", b"cmov"} for kind, _ in movie))
+    _require(data.find(b"iTunSMPB", *movies[0]) < 0)  # FFmpeg takes the priming from there
+    tracks = [_inside(data, span) for kind, span in movie if kind == b"trak"]
+    headers = [span for kind, span in movie if kind == b"mvhd"]
+    heard = [track for track in tracks if not _is_silent(data, track)]
+    _require(len(heard) == len(headers) == 1)
+    (movie_scale, _) = _times(data, headers[0])
+    return _track(data, heard[0], movie_scale)
+
+
+def _some(data: bytes, span: Span) -> Iterator[tuple[bytes, Span]]:
+    for count, box in enumerate(boxes(data, span)):
+        _require(count < _MOST_BOXES)
+        yield box
+
+
+def _inside(data: bytes, span: Span) -> Box:
+    """The boxes inside one, each of them the only one of its type."""
+    found: Box = {}
+    for kind, body in _some(data, span):
+        _require(kind not in found)
+        found[kind] = body
+    return found
+
+
+def _is_silent(data: bytes, track: Box) -> bool:
+    media = _inside(data, track[b"mdia"])
+    handler = _name(data, media[b"hdlr"], 8)
+    if handler in {b"vide", b"soun"}:
+        return handler == b"vide"
+    tables = _inside(data, _inside(data, media[b"minf"])[b"stbl"])
+    # FFmpeg goes by the description where the handler is none that it knows.
+    _require((handler, _name(data, tables[b"stsd"], 12)) in _SILENT)
+    return True
+
+
+def _name(data: bytes, span: Span, place: int) -> bytes:
+    start, end = span
+    return data[start + place : min(start + place + 4, end)]
+
+
+def _times(data: bytes, header: Span) -> tuple[int, int]:
+    """Ticks per second, and the duration in them, of a movie or a track. ISO/IEC 14496-12, 8.2.2 and 8.4.2."""
+    version = data[header[0]]
+    scale, duration = struct.unpack_from(">IQ" if version else ">II", data, header[0] + (20 if version else 12))
+    _require(version <= 1 and scale > 0)
+    return int(scale), int(duration)
+
+
+def _track(data: bytes, track: Box, movie_scale: int) -> AacTrack:
+    media = _inside(data, track[b"mdia"])
+    inner = _inside(data, media[b"minf"])
+    tables = _inside(data, inner[b"stbl"])
+    _require(_one_reference(data, _inside(data, inner[b"dinf"])[b"dref"]))
+    index, channels = _configuration(_description(data, tables[b"stsd"]))
+    rate = _RATES[index]
+    scale, duration = _times(data, media[b"mdhd"])
+    sizes = _sizes(data, tables[b"stsz"])
+    _require(scale == rate and -FRAME < duration - len(sizes) * FRAME <= FRAME)
+    _require(_steps(data, tables[b"stts"], len(sizes)))
+    offsets = _column(data, tables[b"stco"], ">u4") if b"stco" in tables else _column(data, tables[b"co64"], ">u8")
+    _require(not ({b"stz2", b"ctts", b"stss"} & tables.keys()) and not (b"stco" in tables and b"co64" in tables))
+    return AacTrack(
+        rate,
+        channels,
+        _primed(data, track, (rate, movie_scale), len(sizes)),
+        len(sizes),
+        int(sizes.max()),
+        data,
+        0xFFF1 << 40 | 1 << 38 | index << 34 | channels << 30 | 0x1FFC,
+        sizes,
+        offsets,
+        _runs(data, tables[b"stsc"], len(offsets), len(sizes)),
+    )
+
+
+def _one_reference(data: bytes, span: Span) -> bool:
+    """Whether the samples lie in the file itself. ISO/IEC 14496-12, 8.7.2."""
+    start, end = span
+    return data[start + 4 : end] == b"\0\0\0\1\0\0\0\x0curl \0\0\0\1"
+
+
+def _description(data: bytes, span: Span) -> bytes:
+    """The AudioSpecificConfig of the only sample description. ISO/IEC 14496-12, 12.2.3, and 14496-1, 7.2.6."""
+    start, end = span
+    count, size, kind = struct.unpack_from(">II4s", data, start + 4)
+    version = struct.unpack_from(">H", data, start + 24)[0]
+    _require(count == 1 and kind == b"mp4a" and version == 0 and start + 8 + size == end)
+    inner = _inside(data, (start + 44, end))
+    _require(b"sinf" not in inner and b"wave" not in inner)
+    first, last = inner[b"esds"]
+    stream = _descriptor(data[first + 4 : last], 3)
+    _require(stream[2] == 0)
+    decoder = _descriptor(stream[3:], 4)
+    _require(decoder[0] == 0x40)
+    return _descriptor(decoder[13:], 5)
+
+
+def _descriptor(data: bytes, tag: int) -> bytes:
+    """The content of a descriptor, whose length takes one to four bytes of seven bits."""
+    _require(data[0] == tag)
+    length = 0
+    for place in range(1, 5):
+        length = length << 7 | data[place] & 0x7F
+        if data[place] < 0x80:
+            _require(len(data) > place + length)
+            return data[place + 1 : place + 1 + length]
+    raise _UnusualError
+
+
+def _configuration(config: bytes) -> tuple[int, int]:
+    """Index of the rate, and the channels, of AAC-LC with frames of 1024 samples, where SBR is denied or not spoken of.
+    ISO/IEC 14496-3, 1.6.2.1.
+    """
+    _require(len(config) == 2 or config[2:] == b"\x56\xe5\x00")
+    bits = int.from_bytes(config[:2])
+    index, channels = bits >> 7 & 15, bits >> 3 & 15
+    _require(bits >> 11 == 2 and bits & 7 == 0 and index < len(_RATES) and 1 <= channels <= _MOST_CHANNELS)
+    return index, channels
+
+
+def _sizes(data: bytes, span: Span) -> npt.NDArray[np.uint32]:
+    """Bytes of each frame. ISO/IEC 14496-12, 8.7.3.2."""
+    start, end = span
+    fixed, count = struct.unpack_from(">II", data, start + 4)
+    _require(fixed == 0 and 0 < count <= (end - start - 12) // 4)
+    sizes = np.frombuffer(data, ">u4", count, start + 12)
+    _require(int(sizes.min()) > 0 and int(sizes.max()) <= _MOST_BYTES)
+    return sizes
+
+
+def _steps(data: bytes, span: Span, frames: int) -> bool:
+    """Whether all frames are as long as they should be, but for the last. ISO/IEC 14496-12, 8.6.1.2."""
+    steps = _column(data, span, ">u4", 2)
+    if len(steps) > 2 or int(steps[:, 0].sum(dtype=np.int64)) != frames or int(steps[0, 1]) != FRAME:
+        return False
+    last = steps[-1]
+    return len(steps) == 1 or (int(last[0]) == 1 and 0 < int(last[1]) <= FRAME)
+
+
+def _column(data: bytes, span: Span, kind: str, width: int = 1) -> npt.NDArray[np.unsignedinteger]:
+    """A table of numbers behind their count."""
+    start, end = span
+    (count,) = struct.unpack_from(">I", data, start + 4)
+    _require(0 < count <= (end - start - 8) // (np.dtype(kind).itemsize * width))
+    table: npt.NDArray[np.unsignedinteger] = np.frombuffer(data, kind, count * width, start + 8)
+    return table if width == 1 else table.reshape(-1, width)
+
+
+def _runs(data: bytes, span: Span, chunks: int, frames: int) -> npt.NDArray[np.int64]:
+    """How many chunks in a row have how many frames each. ISO/IEC 14496-12, 8.7.4."""
+    rows = _column(data, span, ">u4", 3)
+    counts = rows[:, 1].astype(np.int64)
+    lengths = np.diff(rows[:, 0].astype(np.int64), append=chunks + 1)
+    _require(int(rows[0, 0]) == 1 and bool((rows[:, 2] == 1).all()))
+    _require(int(lengths.min()) > 0 and int(counts.min()) > 0 and int(counts.max()) <= frames)
+    _require(int((lengths * counts).sum()) == frames)
+    return np.stack((lengths, counts), axis=1)
+
+
+def _primed(data: bytes, track: Box, scales: tuple[int, int], frames: int) -> int:
+    """Where the only edit begins, which has to last to the end, at the track's own speed. ISO/IEC 14496-12, 8.6.6."""
+    if b"edts" not in track:
+        return 0
+    start, end = _inside(data, track[b"edts"])[b"elst"]
+    rate, movie_scale = scales
+    long = data[start] == 1
+    count, duration, begin, speed = struct.unpack_from(">IQqI" if long else ">IIiI", data, start + 4)
+    _require(count == 1 and end - start >= (28 if long else 20) and speed == 1 << 16)
+    _require(0 <= begin < min(rate, frames * FRAME) and duration > 0)
+    _require(begin + duration * rate // movie_scale > (frames - 1) * FRAME)
+    return int(begin)
+
+
+__all__ = ["FRAME", "HEADER", "AacTrack", "find"]

@@ -1,0 +1,336 @@
+"""AAC in an MP4, decoded many frames at a time: the same samples as packet by packet, whatever the file is."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import struct
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import av
+import numpy as np
+import pytest
+
+from lazymedia.errors import UnprocessableMediaError
+from lazymedia.limits import Limits
+from lazymedia.media.audio import AudioMediaIO, mp4_aac, piped
+from lazymedia.media.stopping import DecodeStopped, stopping_when
+from lazymedia.testing.audio import make_audio
+from lazymedia.testing.video import make_video
+from tests.media.audio_clips import with_packet
+
+pytestmark = pytest.mark.skipif(not piped._HERE, reason="needs pipes that tell how much they hold")
+
+MUTANTS: Final = 5_000 if os.environ.get("LAZYMEDIA_LONG_TESTS") else 250
+
+
+def load(clip: bytes, **limits: Any) -> Any:
+    """Mono samples."""
+    return AudioMediaIO(limits=Limits(**limits)).load_bytes(clip)[0]
+
+
+def outcome(clip: bytes) -> Any:
+    """What a decode comes to, to be compared."""
+    try:
+        samples, rate = AudioMediaIO().load_bytes(clip)
+    except UnprocessableMediaError as exc:
+        return str(exc), type(exc.__cause__)
+    return rate, samples.tobytes()
+
+
+@pytest.fixture
+def packets(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Call a function with decodes that go packet by packet, as where there are no pipes."""
+
+    def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(piped, "_HERE", False)
+            return function(*args, **kwargs)
+
+    return call
+
+
+def checks(clip: bytes) -> int:
+    """How often a decode could have been stopped: once per call of FFmpeg's, or per packet."""
+    calls = 0
+
+    def check() -> None:
+        nonlocal calls
+        calls += 1
+
+    with stopping_when(check):
+        load(clip)
+    return calls
+
+
+def remuxed(clip: bytes, muxer: str = "mp4", **options: str) -> bytes:
+    """The same packets in another file."""
+    with TemporaryDirectory() as folder:  # the muxer reads again what it wrote, to put the tables first
+        path = Path(folder, "clip")
+        _remux(clip, path, muxer, options)
+        return path.read_bytes()
+
+
+def _remux(clip: bytes, path: Path, muxer: str, options: dict[str, str]) -> None:
+    with av.open(io.BytesIO(clip), "r") as source, av.open(str(path), "w", format=muxer, options=options) as target:
+        streams = {stream.index: target.add_stream_from_template(stream) for stream in source.streams}
+        for packet in source.demux():
+            if packet.dts is not None:
+                packet.stream = streams[packet.stream.index]
+                target.mux(packet)
+
+
+def patched(clip: bytes, box: bytes, place: int, layout: str, *values: int) -> bytes:
+    """Other numbers in a box that there is one of, ``place`` bytes into its content."""
+    assert clip.count(box) == 1
+    changed = bytearray(clip)
+    struct.pack_into(layout, changed, clip.index(box) + 4 + place, *values)
+    return bytes(changed)
+
+
+def box(name: bytes, payload: bytes) -> bytes:
+    return (8 + len(payload)).to_bytes(4, "big") + name + payload
+
+
+CLIP: Final = make_audio(18, 48_000, 2, format="M4A")
+"""844 frames: 27 calls, the last of which is short."""
+SHORT: Final = make_audio(1.2, 16_000, 1, format="M4A")
+
+USUAL: Final[dict[str, Callable[[], bytes]]] = {
+    "mono": lambda: make_audio(3, 16_000, 1, format="M4A"),
+    "stereo": lambda: CLIP,
+    "5.1": lambda: make_audio(2, 48_000, 6, format="MP4"),
+    "two frames": lambda: make_audio(0.02, 48_000, 2, format="M4A"),
+    "a low rate": lambda: make_audio(9, 8_000, 2, format="MP4"),
+    "a high rate": lambda: make_audio(3, 96_000, 2, format="M4A"),
+    "tables first": lambda: remuxed(CLIP, movflags="faststart"),
+    "no edit": lambda: remuxed(CLIP, use_editlist="0"),
+    "a film": lambda: make_video(200, audio=True),
+    "a film in chunks": lambda: remuxed(make_video(200, audio=True), movflags="faststart"),
+    "wide places": lambda: with_wide_places(SHORT),
+    "an edit that begins in the third frame": lambda: patched(SHORT, b"elst", 12, ">I", 2_500),
+    "an edit that primes nothing": lambda: patched(SHORT, b"elst", 8, ">II", 1_280, 0),
+}
+
+
+def with_wide_places(clip: bytes) -> bytes:
+    """With places of chunks in eight bytes each; the tables are behind the sound."""
+    start = clip.index(b"stco") - 4
+    size, _, _, count = struct.unpack_from(">I4sII", clip, start)
+    places = struct.unpack_from(f">{count}I", clip, start + 16)
+    wide = box(b"co64", struct.pack(f">II{count}Q", 0, count, *places))
+    changed = bytearray(clip[:start] + wide + clip[start + size :])
+    for parent in (b"moov", b"trak", b"mdia", b"minf", b"stbl"):
+        place = clip.index(parent) - 4
+        struct.pack_into(">I", changed, place, struct.unpack_from(">I", clip, place)[0] + len(wide) - size)
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("what", USUAL)
+def test_the_usual_is_decoded_many_frames_at_a_time_to_the_same_samples(what: str, packets: Callable[..., Any]) -> None:
+    clip = USUAL[what]()
+    track = mp4_aac.find(clip)
+
+    assert track is not None
+    assert checks(clip) <= 4 + track.frames // 16
+    assert np.array_equal(load(clip), packets(load, clip))
+
+
+def _with_words(clip: bytes) -> bytes:
+    movie = clip[clip.index(b"moov") + 4 :]
+    return box(b"moov", movie + box(b"free", b"iTunSMPB"))
+
+
+def two_tracks() -> bytes:
+    """The same sound twice."""
+    made = io.BytesIO()
+    with av.open(io.BytesIO(SHORT), "r") as source, av.open(made, "w", format="mp4") as target:
+        stream = source.streams.audio[0]
+        copies = [target.add_stream_from_template(stream) for _ in range(2)]
+        for packet in source.demux(stream):
+            if packet.dts is not None:
+                data, times = bytes(packet), (packet.pts, packet.dts, packet.time_base)
+                for copy in copies:
+                    again = av.Packet(data)
+                    again.pts, again.dts, again.time_base = times
+                    again.stream = copy
+                    target.mux(again)
+    return made.getvalue()
+
+
+END_OF_FRAME: Final = b"\xe0"
+"""How a frame without a channel begins: nothing comes out of it."""
+
+UNUSUAL: Final[dict[str, Callable[[], bytes]]] = {
+    "fragments": lambda: remuxed(CLIP, movflags="frag_keyframe+empty_moov", frag_duration="1000000"),
+    "QuickTime": lambda: remuxed(CLIP, "mov"),
+    "what may be fragments": lambda: CLIP + box(b"moof", b""),
+    "two headers": lambda: CLIP + CLIP[CLIP.index(b"moov") - 4 :],
+    "a time scale of its own": lambda: patched(SHORT, b"mdhd", 12, ">I", 48_000),
+    "a length that is not that of its frames": lambda: patched(SHORT, b"mdhd", 16, ">I", 1 << 31),
+    "frames that come too soon": lambda: CLIP.replace(b"\0\0\4\0\0\0\0\1", b"\0\0\3\xc0\0\0\0\1", 1),
+    "frames that come too late": lambda: CLIP.replace(b"\0\0\4\0\0\0\0\1", b"\0\0\7\x80\0\0\0\1", 1),
+    "an edit that ends early": lambda: patched(SHORT, b"elst", 8, ">I", 500),
+    "an edit that begins late": lambda: patched(SHORT, b"elst", 12, ">I", 17_000),
+    "a gap before the sound": lambda: patched(SHORT, b"elst", 12, ">i", -1),
+    "an edit at twice the speed": lambda: patched(SHORT, b"elst", 16, ">I", 2 << 16),
+    "samples in another file": lambda: patched(SHORT, b"url ", 0, ">I", 0),
+    "an empty frame": lambda: patched(SHORT, b"stsz", 12 + 4 * 7, ">I", 0),
+    "more frames than there are chunks for": lambda: patched(SHORT, b"stsc", 12, ">I", 3),
+    "a priming told in words": lambda: CLIP[: CLIP.index(b"moov") - 4] + _with_words(CLIP),
+    "two tracks of sound": two_tracks,
+}
+
+
+@pytest.mark.parametrize("what", UNUSUAL)
+def test_whatever_is_unusual_is_left_to_the_demuxer(what: str, packets: Callable[..., Any]) -> None:
+    clip = UNUSUAL[what]()
+
+    assert mp4_aac.find(clip) is None
+    assert outcome(clip) == packets(outcome, clip)
+
+
+@pytest.mark.parametrize("first", [END_OF_FRAME, b"\xff" * 64], ids=["nothing", "damage"])
+@pytest.mark.parametrize("number", [0, 1, 31, 32, 127, 128, 500, 843])
+def test_a_frame_of_nothing_or_of_damage_comes_to_the_same(
+    number: int, first: bytes, packets: Callable[..., Any]
+) -> None:
+    clip = with_packet(CLIP, number, first)
+
+    assert mp4_aac.find(clip) is not None
+    assert outcome(clip) == packets(outcome, clip)
+
+
+def test_a_file_that_ends_early_comes_to_the_same(packets: Callable[..., Any]) -> None:
+    clip = remuxed(CLIP, movflags="faststart")
+    track = mp4_aac.find(clip)
+    assert track is not None
+    rng = random.Random(3)
+
+    for end in (len(clip) - 1, *(rng.randrange(len(clip) // 3, len(clip)) for _ in range(10))):
+        assert outcome(clip[:end]) == packets(outcome, clip[:end])
+
+
+@pytest.mark.parametrize("where", ["header", "sound"])
+def test_damage_comes_to_the_same(where: str, packets: Callable[..., Any]) -> None:
+    """Of one or two channels: what a damaged frame lacks of more is silence here, and packet by packet what a frame
+    before it held.
+    """
+    rng = random.Random(where)
+    clips = [SHORT, make_audio(1.3, 44_100, 2, format="MP4")]
+    alike = 0
+    for _ in range(MUTANTS):
+        clip = bytearray(rng.choice(clips))
+        header = clip.index(b"moov")
+        part = range(header, len(clip)) if where == "header" else range(clip.index(b"mdat") + 4, header)
+        for _ in range(rng.choice([1, 2, 8])):
+            clip[rng.choice(part)] = rng.choice([0, 255, rng.randrange(256)])
+        got = outcome(bytes(clip))
+        assert got == packets(outcome, bytes(clip))
+        alike += mp4_aac.find(bytes(clip)) is not None
+    assert alike > MUTANTS // 4
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"max_audio_seconds": 17}, "last 17 seconds"),
+        ({"max_audio_decoded_bytes": 6_700_000}, "decode to 6700000 bytes"),
+        ({"max_audio_channels": 1}, "2 channels"),
+        ({"max_audio_rate": 44_100}, "48000 Hz"),
+    ],
+)
+def test_limits_hold(limits: dict[str, int], words: str) -> None:
+    with pytest.raises(UnprocessableMediaError, match=words) as caught:
+        load(CLIP, **limits)
+
+    assert caught.value.__cause__ is None
+
+
+def open_files() -> list[Path]:
+    return sorted(Path("/proc/self/fd").iterdir())
+
+
+def after(left: int) -> Callable[[], None]:
+    """A check that lets so many pass."""
+    checks = iter(range(left))
+
+    def check() -> None:
+        if next(checks, None) is None:
+            raise DecodeStopped
+
+    return check
+
+
+@pytest.fixture
+def _files_stay() -> Iterator[None]:
+    load(SHORT)
+    before = open_files()
+    yield
+    assert open_files() == before
+
+
+@pytest.mark.usefixtures("_files_stay")
+def test_no_file_stays_open_whatever_ends_a_decode() -> None:
+    load(CLIP)
+    outcome(with_packet(CLIP, 500, b"\xff" * 64))
+    for left in range(8):
+        with stopping_when(after(left)), pytest.raises(DecodeStopped):
+            load(CLIP)
+
+
+@pytest.mark.usefixtures("_files_stay")
+@pytest.mark.parametrize("size", [4_096, 1 << 16, 80_000, 1 << 17])
+def test_a_small_pipe_takes_fewer_frames_or_none(
+    size: int, monkeypatch: pytest.MonkeyPatch, packets: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(piped, "_PIPE", size)
+
+    assert np.array_equal(load(CLIP), packets(load, CLIP))
+
+
+@pytest.mark.usefixtures("_files_stay")
+def test_where_no_more_files_may_be_opened_it_goes_packet_by_packet(
+    monkeypatch: pytest.MonkeyPatch, packets: Callable[..., Any]
+) -> None:
+    def fail() -> Any:
+        raise OSError(24, "too many open files")
+
+    want = packets(load, CLIP)
+    monkeypatch.setattr(os, "pipe", fail)
+
+    assert np.array_equal(load(CLIP), want)
+
+
+@pytest.mark.parametrize("size", [1 << 17, 1 << 18])
+@pytest.mark.parametrize("what", USUAL)
+def test_a_pipe_is_never_empty_while_ffmpeg_reads(what: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that found too little would take that for the end."""
+    monkeypatch.setattr(piped, "_PIPE", size)
+    track = mp4_aac.find(USUAL[what]())
+    assert track is not None
+
+    with piped.opened(track) as blocks:
+        assert sum(block.shape[1] for block in blocks) == track.frames * mp4_aac.FRAME
+
+
+def test_decodes_in_many_threads_do_not_meet(packets: Callable[..., Any]) -> None:
+    clips = [make_audio(4, 44_100, 1 + seed % 2, format="M4A", seed=seed) for seed in range(6)]
+    want = [packets(load, clip) for clip in clips]
+
+    with ThreadPoolExecutor(6) as pool:
+        got = list(pool.map(load, clips * 4))
+
+    assert all(np.array_equal(one, other) for one, other in zip(got, want * 4, strict=True))
+
+
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    outcome(with_packet(CLIP, 500, b"\xff" * 64))
+    load(CLIP)
+
+    assert capfd.readouterr() == ("", "")
