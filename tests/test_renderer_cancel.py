@@ -11,8 +11,8 @@ from anyio.lowlevel import checkpoint
 
 from lazymedia import Renderer, open_renderer
 from lazymedia.testing import MediaServer, Request, Response, assert_quiet, make_image
+from tests.pipeline.cancelling import running, ways
 from tests.pipeline.support import hf_processor
-from tests.pipeline.test_cancel import running, ways
 
 LOOPBACK = ["127.0.0.0/8"]
 

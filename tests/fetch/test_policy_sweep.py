@@ -18,8 +18,8 @@ from lazymedia.errors import LazyMediaError, NotAllowedError, UpstreamError
 from lazymedia.fetch.address import AddressPolicy, Verdict
 from lazymedia.limits import Limits
 from lazymedia.testing.server import MediaServer, Request, Response
+from tests.fetch.dialled import PUBLIC, RecordingNetwork, open_downloader, web
 from tests.fetch.test_address import EMBEDDED, FORBIDDEN_V4, METADATA, OUTSIDE_UNICAST
-from tests.fetch.test_dialling import PUBLIC, RecordingNetwork, open_downloader, web
 
 FORBIDDEN = sorted(
     {*FORBIDDEN_V4, *METADATA, *OUTSIDE_UNICAST, "::", "::1", "fe80::1", *(outer for *_, outer in EMBEDDED)}

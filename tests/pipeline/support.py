@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import anyio
+import numpy as np
 from PIL import Image
 
 from lazymedia.cache import Pin, ProcessorCache
@@ -16,7 +17,7 @@ from lazymedia.media.io import MediaIO
 from lazymedia.media.ref import MediaRef
 from lazymedia.models import processing_info
 from lazymedia.pipeline import MultiModalProcessor
-from lazymedia.processing import ProcessedItem, ProcessingInfo, ProcessorInputs
+from lazymedia.processing import MultiModalInputs, ProcessedItem, ProcessingInfo, ProcessorInputs
 from lazymedia.testing.decoders import GatedMediaIO
 from lazymedia.testing.processors import make_processor
 from lazymedia.testing.quiet import assert_quiet
@@ -120,6 +121,10 @@ def refs(io: MediaIO[Any], count: int, first: int = 0) -> list[MediaRef[Any]]:
 
 def request(processor: MultiModalProcessor, items: Sequence[object], **options: Any) -> ProcessorInputs:
     return processor.make_inputs(prompt(len(items)), {"image": list(items)}, **options)
+
+
+def pixels(result: MultiModalInputs) -> list[Any]:
+    return [np.asarray(item["pixel_values"]) for item in result.mm_kwargs["image"] if item is not None]
 
 
 def open_gated(count: int = 1, **options: Any) -> GatedMediaIO[Any]:

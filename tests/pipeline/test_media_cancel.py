@@ -23,9 +23,9 @@ from lazymedia.media.video import PacketIndexCache, VideoMediaIO
 from lazymedia.testing.audio import make_audio
 from lazymedia.testing.quiet import assert_quiet
 from lazymedia.testing.video import make_video
+from tests.pipeline.cancelling import running, some_ticks, ways
 from tests.pipeline.clips import as_picture, picture_ref
 from tests.pipeline.support import WAIT, hf_processor, opened, reached, request
-from tests.pipeline.test_cancel import running, some_ticks, ways
 
 MEDIA = "lazymedia.media."
 

@@ -1,0 +1,72 @@
+"""Redirects: each hop is judged as if it were the first."""
+
+from __future__ import annotations
+
+import pytest
+
+from lazymedia.errors import BadUrlError, LazyMediaError, NotAllowedError, UpstreamError
+from lazymedia.testing.server import MediaServer, Request, Response
+from tests.fetch.dialled import METADATA, PUBLIC, PUBLIC_TOO, Names, RecordingNetwork, open_downloader, refused, web
+
+
+@pytest.mark.parametrize(
+    ("location", "error"),
+    [
+        ("http://127.0.0.1/target", NotAllowedError),
+        ("http://localhost/target", NotAllowedError),
+        ("http://[::1]/target", NotAllowedError),
+        (f"http://{METADATA}/latest/meta-data/", NotAllowedError),
+        ("http://inside.example/target", NotAllowedError),
+        ("//inside.example/target", NotAllowedError),
+        ("http://media.example:22/target", NotAllowedError),
+        ("file:///etc/passwd", NotAllowedError),
+        ("data:,payload", NotAllowedError),
+        ("gopher://media.example/", BadUrlError),
+        ("javascript:alert(1)", BadUrlError),
+        ("http://user:pw@media.example/target", BadUrlError),
+        ("http://127.0.0.1\\@media.example/target", BadUrlError),
+        ("\\\\media.example\\target", BadUrlError),
+        ("http://[::1", BadUrlError),
+        ("http://2130706433/target", BadUrlError),
+        ("", UpstreamError),
+        (None, UpstreamError),
+    ],
+)
+async def test_no_redirect_leads_past_the_rules(location: str | None, error: type[LazyMediaError]) -> None:
+    async def redirect(request: Request) -> Response:
+        return Response(302, {} if location is None else {"Location": location}, b"look over there")
+
+    names = Names(media_example=[[PUBLIC]], inside_example=[["10.0.0.1"]], localhost=[["127.0.0.1"]])
+    async with MediaServer({"/": redirect, "/target": b"secret", "/latest/meta-data/": b"secret"}) as server:
+        network = RecordingNetwork(server.port)
+        async with open_downloader(names, network) as downloader:
+            await refused(downloader, "http://media.example/", error)
+
+        assert network.dials == [(PUBLIC, 80)]
+        assert server.hits == {"/": 1}
+
+
+async def test_a_redirect_off_the_list_of_domains_is_refused() -> None:
+    async def redirect(request: Request) -> Response:
+        return Response(302, {"Location": "http://other.example/target"})
+
+    names = Names(media_example=[[PUBLIC]], other_example=[[PUBLIC_TOO]])
+    async with MediaServer({"/": redirect, "/target": b"payload"}) as server:
+        network = RecordingNetwork(server.port)
+        async with open_downloader(names, network, domains=["media.example"]) as downloader:
+            await refused(downloader, "http://media.example/")
+        async with open_downloader(names, network, domains=["media.example", "other.example"]) as downloader:
+            assert (await downloader.download(web("http://media.example/"), 1000)).data == b"payload"
+
+
+async def test_each_hop_of_a_redirect_is_resolved_afresh() -> None:
+    async def redirect(request: Request) -> Response:
+        return Response(302, {"Location": "/target", "Connection": "close"})
+
+    names = Names(rebind_example=[[PUBLIC], [METADATA]])
+    async with MediaServer({"/": redirect, "/target": b"secret"}) as server:
+        network = RecordingNetwork(server.port)
+        async with open_downloader(names, network) as downloader:
+            await refused(downloader, "http://rebind.example/")
+
+        assert server.hits == {"/": 1}
