@@ -89,12 +89,17 @@ class LazyMediaError(Exception):
 
     def at(self, modality: str, index: int) -> Self:
         """The same error, told where it happened, with this one as its cause: where an item's place is first known."""
-        located = type(self).__new__(type(self))  # a subclass may be made of anything
-        located.__dict__.update(vars(self))
-        located.args = (scrub(f"{modality} at index {index}: {text_of(self)}"),)
+        located = self._retold(f"{modality} at index {index}: {text_of(self)}")
         located.modality, located.index = modality, index
         located.__cause__ = self
         return located
+
+    def _retold(self, text: str) -> Self:
+        """The same error under another text, without a cause."""
+        retold = type(self).__new__(type(self))  # a subclass may be made of anything
+        retold.__dict__.update(vars(self))
+        retold.args = (scrub(text),)
+        return retold
 
 
 class BadUrlError(LazyMediaError, ValueError):
@@ -133,6 +138,12 @@ class UnprocessableMediaError(LazyMediaError, ValueError):
     """
 
     status_hint = 422
+
+    def remarked(self, remark: str) -> Self:
+        """The same error with a remark in brackets behind its text, for what only the source of a payload knows."""
+        remarked = self._retold(f"{text_of(self)} ({remark})")
+        remarked.__cause__ = self.__cause__
+        return remarked
 
 
 class DecoderCrashedError(LazyMediaError, RuntimeError):

@@ -67,6 +67,17 @@ def test_an_error_told_its_place_keeps_its_class_and_names_the_place(kind: type[
     assert "image at index 3" in str(located)
 
 
+def test_a_remark_stands_behind_the_text_and_leaves_the_rest() -> None:
+    error = UnprocessableMediaError("it broke", modality="image", index=3)
+    error.__cause__ = ValueError("why")
+
+    remarked = error.remarked("somebody said /etc/passwd")
+
+    assert str(remarked) == "it broke (somebody said <path>)"
+    assert (remarked.modality, remarked.index, remarked.__cause__) == ("image", 3, error.__cause__)
+    assert str(error) == "it broke"
+
+
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 def test_errors_pickle(kind: type[LazyMediaError]) -> None:
     error = kind(["a", "b"]) if kind is CacheMissError else kind("it broke", modality="video", index=1)

@@ -1,7 +1,8 @@
 """From a payload, however it came, to a reference.
 
 Comes in: a `MediaIO`, and a download, a data URL, a file or bytes. Goes out: the reference that the decoder makes of
-it, which is one indeed. Never here: the event loop; these functions are for a worker thread.
+it, which is one indeed, with a remark for its refusal where a server declared something else. Never here: the event
+loop; these functions are for a worker thread.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from lazymedia.fetch.data_url import DataPayload
 from lazymedia.fetch.download import Downloaded
 from lazymedia.fetch.flights import Judge
 from lazymedia.fetch.local_file import LocalRoot
+from lazymedia.fetch.transport import declared_type
 from lazymedia.fetch.url import DataUrl, FileUrl
 from lazymedia.media import MediaIO, MediaRef, shared_payload_digest
 
@@ -40,6 +42,11 @@ class TwoOfOne(MediaIO[V]):
             self.audio_ref = make_ref(self._audio_io, data)
         return video_ref
 
+    def remark(self, remark: str) -> None:
+        """See `MediaRef.remarked`, for the second reference."""
+        if self.audio_ref is not None:
+            self.audio_ref = self.audio_ref.remarked(remark)
+
     def judge_head(self, head: bytes, declared: int | None) -> bool:
         verdicts = [decoder.judge_head(head, declared) for decoder in (self._video_io, self._audio_io)]
         return all(verdicts)
@@ -55,6 +62,17 @@ def judge_of(media_io: MediaIO[Any]) -> Judge | None:
 
 
 def of_download(media_io: MediaIO[T], downloaded: Downloaded) -> MediaRef[T]:
+    ref = _of_payload(media_io, downloaded)
+    declared = declared_type(downloaded.headers)
+    if declared is None or declared.startswith(f"{media_io.modality}/"):
+        return ref
+    remark = f"the server declared {declared}"
+    if isinstance(media_io, TwoOfOne):
+        media_io.remark(remark)
+    return ref.remarked(remark)
+
+
+def _of_payload(media_io: MediaIO[T], downloaded: Downloaded) -> MediaRef[T]:
     if downloaded.digest is None:
         return make_ref(media_io, downloaded.data)
     with shared_payload_digest(downloaded.data, downloaded.digest):

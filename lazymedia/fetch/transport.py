@@ -6,6 +6,7 @@ has lazymedia's own, `client` a caller's.
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -23,6 +24,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 """Names and values, in order."""
 BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, ssl.SSLError, OSError)
 """What a broken connection raises where a library lets it through."""
+_MEDIA_TYPE: Final = re.compile(rb"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*")  # RFC 6838
+_LONGEST_TYPE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,19 @@ def declared_length(reply: Reply) -> int | None:
     if len(set(lengths)) > 1 or not lengths[0].isdigit() or reply.values(b"transfer-encoding"):
         raise UpstreamError("the server declares the length of the body in contradictory ways")
     return int(lengths[0][:20])
+
+
+def declared_type(headers: Headers) -> str | None:
+    """The media type that a response is said to have: in lower case, without parameters, 64 characters at most. None
+    where none is said, or no such thing, or several.
+
+    For texts alone. Servers are often wrong, and what a payload is, its bytes tell.
+    """
+    types = {value.partition(b";")[0].strip().lower() for name, value in headers if name == b"content-type"}
+    if len(types) != 1 or not _MEDIA_TYPE.fullmatch(only := types.pop()):
+        return None
+    text = only.decode("ascii")
+    return text if len(text) <= _LONGEST_TYPE else text[: _LONGEST_TYPE - 3] + "..."
 
 
 def request_headers(url: HttpUrl, extra: Headers = ()) -> list[tuple[bytes, bytes]]:
@@ -139,6 +155,7 @@ __all__ = [
     "Reply",
     "Transport",
     "declared_length",
+    "declared_type",
     "literal_address",
     "lower_names",
     "request_headers",

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar, cast, final, runtime_checkable
 
-from lazymedia.errors import ReleasedError
+from lazymedia.errors import ReleasedError, UnprocessableMediaError
 from lazymedia.media.cores import CORES
 from lazymedia.media.spec import DecodeSpec, derive_media_key
 from lazymedia.media.stopping import checkpoint
@@ -155,6 +155,7 @@ class MediaRef(Generic[T]):
         "_key",
         "_outline",
         "_released",
+        "_remark",
         "_spec",
     )
 
@@ -180,6 +181,7 @@ class MediaRef(Generic[T]):
         key: bytes,
         decoded_bytes: int | None = None,
         outline: Callable[[], object] | None = None,
+        remark: str | None = None,
     ) -> None:
         self._cell = cell
         self._data = data
@@ -187,6 +189,7 @@ class MediaRef(Generic[T]):
         self._key = key
         self._decoded_bytes = decoded_bytes
         self._outline = outline
+        self._remark = remark
         self._decoded: _Decoded[T] | None = None
         self._released = False
         self._inside: list[int] = []
@@ -231,12 +234,14 @@ class MediaRef(Generic[T]):
             UnprocessableMediaError: The headers show that the media cannot be decoded, or are over a limit.
         """
         outline = self._outline
-        return None if outline is None else outline()
+        with self._remarking():
+            return None if outline is None else outline()
 
     def decode(self) -> T:
         """The media. Decodes if no handle of this reference has; otherwise returns what was decoded.
 
-        The decoder's exception passes unchanged and is not remembered: the next call tries again.
+        The decoder's exception passes unchanged, but for what `remarked` adds, and is not remembered: the next call
+        tries again.
 
         Raises:
             ReleasedError: Released before it was decoded. The caller's fault.
@@ -250,14 +255,14 @@ class MediaRef(Generic[T]):
         cell = self._cell
         if cell is not None and cell.decoded is not None:
             return cell.decoded
-        with self._entered() as cell:
+        with self._remarking(), self._entered() as cell:
             return cell.decode()
 
     def _through(self, transform: Callable[[T], U]) -> U | None:
         """See `_Cell.decode_through`."""
         if self._decoded is not None:
             return None
-        with self._entered() as cell:
+        with self._remarking(), self._entered() as cell:
             return cell.decode_through(transform)
 
     @contextmanager
@@ -275,6 +280,16 @@ class MediaRef(Generic[T]):
             with self._condition:
                 self._inside.remove(thread)
                 self._condition.notify_all()
+
+    @contextmanager
+    def _remarking(self) -> Iterator[None]:
+        """See `remarked`."""
+        try:
+            yield
+        except UnprocessableMediaError as error:
+            if self._remark is None:
+                raise
+            raise error.remarked(self._remark) from error.__cause__
 
     def map(self, transform: Callable[[T], U], **settings: object) -> MediaRef[U]:
         """A reference to ``transform(media)``, which shares this one's payload and decodes it when asked.
@@ -308,8 +323,19 @@ class MediaRef(Generic[T]):
         if decoded is None and (cell is None or self._released):
             raise ReleasedError("the reference was released before it was decoded")
         forked: MediaRef[T] = MediaRef.__new__(MediaRef)
-        forked._set(cell, data, self._spec, self._key, self._decoded_bytes, self._outline)
+        forked._set(cell, data, self._spec, self._key, self._decoded_bytes, self._outline, self._remark)
         forked._decoded = decoded
+        return forked
+
+    def remarked(self, remark: str) -> MediaRef[T]:
+        """A fork that adds a remark, in brackets, to the text of each `UnprocessableMediaError` that its decode or its
+        outline raises: what the source of a payload said of it, and neither the bytes nor their decoder know.
+
+        Raises:
+            ReleasedError: Released before it was decoded.
+        """
+        forked: MediaRef[T] = self.fork()
+        forked._remark = remark
         return forked
 
     def release(self) -> None:

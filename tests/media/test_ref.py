@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lazymedia.errors import ReleasedError
+from lazymedia.errors import ReleasedError, UnprocessableMediaError
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec, derive_media_key
 from lazymedia.media.stopping import DecodeStopped, stopping_when
@@ -155,6 +155,50 @@ def test_a_failure_passes_unchanged_and_is_not_remembered() -> None:
         ref.decode()
 
     assert ref.decode() == "media"
+
+
+def test_a_remark_is_told_with_what_is_wrong_with_the_payload_and_with_nothing_else() -> None:
+    cause, other = ValueError("why"), OSError("other")
+    failures = iter([UnprocessableMediaError("bad")] * 4 + [other])
+
+    def decode() -> str:
+        for failure in failures:
+            raise failure from cause
+        return "media"
+
+    ref = MediaRef(decode, b"x", outline=decode)
+    remarked = ref.remarked("somebody said so")
+    for fails in (remarked.decode, remarked.fork().outline, remarked.map(str.upper).decode):
+        with pytest.raises(UnprocessableMediaError, match=r"^bad \(somebody said so\)$") as caught:
+            fails()
+        assert caught.value.__cause__ is cause
+    with pytest.raises(UnprocessableMediaError, match=r"^bad$"):
+        ref.decode()
+    with pytest.raises(OSError, match="other") as unchanged:
+        remarked.decode()
+
+    assert unchanged.value is other
+    assert remarked.key == ref.key
+    assert remarked.operation is ref.operation
+    assert remarked.decode() is ref.decode()
+
+
+def test_a_failure_with_a_remark_keeps_nothing_alive() -> None:
+    class Decoder:
+        def __call__(self) -> str:
+            raise UnprocessableMediaError("bad")
+
+    decoder = Decoder()
+    watch = weakref.ref(decoder)
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(UnprocessableMediaError):
+            MediaRef(decoder, b"x").remarked("remark").map(str.upper).decode()
+        del decoder
+        assert watch() is None
+    finally:
+        gc.enable()
 
 
 def test_when_a_decode_is_broken_off_the_next_waiter_decodes() -> None:
