@@ -34,7 +34,7 @@ MEDIA = "lazymedia.media."
 def clip(kind: str) -> bytes:
     if kind == "video":
         return make_video(400, codec="mpeg4", gop=10)
-    return make_audio(8, 48_000, 2, format=kind)
+    return make_audio(16, 48_000, 2, format=kind)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -141,11 +141,13 @@ CASES = {
     "video, its packets being read": Case("video", partial(picture_ref, VideoMediaIO()), "video.index"),
     "video, one thread": Case("video", partial(indexed, 1), "video.index"),
     "video, two threads": Case("video", partial(indexed, 2), "video.index", threads=2),
-    "sound by PyAV": Case("M4A", partial(picture_ref, AudioMediaIO()), "audio.pyav_reader"),
+    "sound by PyAV, many frames at a time": Case("M4A", partial(picture_ref, AudioMediaIO()), "audio.piped"),
+    "sound by PyAV, packet by packet": Case("WEBM", partial(picture_ref, AudioMediaIO()), "audio.pyav_reader"),
     "sound by soundfile": Case("FLAC", partial(picture_ref, AudioMediaIO()), "audio.soundfile_reader"),
     "sound resampled afterwards": Case("FLAC", resampled_afterwards, "audio.resample"),
     "sound resampled on the way": Case("FLAC", resampled_on_the_way, "audio.resample"),
-    "sound resampled on the way, held in the decoder": Case("M4A", resampled_on_the_way, "audio.pyav_reader"),
+    "sound resampled on the way, held among many frames": Case("M4A", resampled_on_the_way, "audio.piped"),
+    "sound resampled on the way, held at a packet": Case("WEBM", resampled_on_the_way, "audio.pyav_reader"),
 }
 
 
