@@ -105,7 +105,7 @@ USUAL: Final[dict[str, Callable[[], bytes]]] = {
     "mono": lambda: make_audio(3, 16_000, 1, format="M4A"),
     "stereo": lambda: CLIP,
     "5.1": lambda: make_audio(2, 48_000, 6, format="MP4"),
-    "two frames": lambda: make_audio(0.02, 48_000, 2, format="M4A"),
+    "three frames": lambda: make_audio(0.04, 48_000, 2, format="M4A"),
     "a low rate": lambda: make_audio(9, 8_000, 2, format="MP4"),
     "a high rate": lambda: make_audio(3, 96_000, 2, format="M4A"),
     "tables first": lambda: remuxed(CLIP, movflags="faststart"),
@@ -141,9 +141,9 @@ def test_the_usual_is_decoded_many_frames_at_a_time_to_the_same_samples(what: st
     assert np.array_equal(load(clip), packets(load, clip))
 
 
-def _with_words(clip: bytes) -> bytes:
+def _with_words(clip: bytes, words: bytes) -> bytes:
     movie = clip[clip.index(b"moov") + 4 :]
-    return box(b"moov", movie + box(b"free", b"iTunSMPB"))
+    return box(b"moov", movie + box(b"udta", words))
 
 
 def two_tracks() -> bytes:
@@ -182,7 +182,9 @@ UNUSUAL: Final[dict[str, Callable[[], bytes]]] = {
     "samples in another file": lambda: patched(SHORT, b"url ", 0, ">I", 0),
     "an empty frame": lambda: patched(SHORT, b"stsz", 12 + 4 * 7, ">I", 0),
     "more frames than there are chunks for": lambda: patched(SHORT, b"stsc", 12, ">I", 3),
-    "a priming told in words": lambda: CLIP[: CLIP.index(b"moov") - 4] + _with_words(CLIP),
+    "an edit of the last frame": lambda: patched(SHORT, b"elst", 12, ">I", 19 * 1024 + 5),
+    "edits in the wrong place": lambda: CLIP[: CLIP.index(b"moov") - 4] + _with_words(CLIP, b"elst" + bytes(20)),
+    "a priming told in words": lambda: CLIP[: CLIP.index(b"moov") - 4] + _with_words(CLIP, b"iTunSMPB"),
     "two tracks of sound": two_tracks,
 }
 
@@ -204,6 +206,28 @@ def test_a_frame_of_nothing_or_of_damage_comes_to_the_same(
 
     assert mp4_aac.find(clip) is not None
     assert outcome(clip) == packets(outcome, clip)
+
+
+def test_junk_behind_the_last_frame_comes_to_the_same(packets: Callable[..., Any]) -> None:
+    """FFmpeg looks at the rest of a packet when it has given out what came first."""
+    sizes = CLIP.index(b"stsz") + 16
+    number = int.from_bytes(CLIP[sizes - 4 : sizes])
+    place = sizes + 4 * (number - 1)
+    size = int.from_bytes(CLIP[place : place + 4])
+    end = CLIP.index(b"moov") - 4
+    for junk in (b"\xa0\x01", b"\xff\xf1\x50\x80", b"\x00\x00", b"\xe0" * 5):
+        clip = bytearray(CLIP[:end] + junk + CLIP[end:])
+        struct.pack_into(">I", clip, place + len(junk), size + len(junk))
+        mdat = clip.index(b"mdat") - 4
+        struct.pack_into(">I", clip, mdat, int.from_bytes(clip[mdat : mdat + 4]) + len(junk))
+
+        assert mp4_aac.find(bytes(clip)) is not None
+        assert outcome(bytes(clip)) == packets(outcome, bytes(clip))
+
+
+def test_a_header_of_countless_boxes_is_not_read_to_its_end() -> None:
+    tracks = box(b"trak", b"".join(box(b"tkhd", bytes(4)) for _ in range(50))) * 50
+    assert mp4_aac.find(box(b"ftyp", b"") + box(b"moov", box(b"mvhd", bytes(100)) + tracks)) is None
 
 
 def test_a_file_that_ends_early_comes_to_the_same(packets: Callable[..., Any]) -> None:

@@ -24,8 +24,6 @@ Box: TypeAlias = "dict[bytes, Span]"
 
 FRAME: Final = 1024
 """Samples per channel in a frame."""
-HEADER: Final = 7
-"""Bytes of an ADTS header."""
 
 _RATES: Final = (96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350)
 """Hz by index; ISO/IEC 14496-3, table 1.18."""
@@ -39,9 +37,34 @@ _SILENT: Final = {
 codes, a telephone's metadata.
 """
 
+_TOP: Final = frozenset({b"ftyp", b"free", b"skip", b"wide", b"mdat", b"moov"})
+_MOVIE: Final = frozenset({b"mvhd", b"iods", b"trak", b"udta", b"meta", b"free", b"skip"})
+_TRACK: Final = frozenset({b"tkhd", b"edts", b"mdia", b"udta", b"meta", b"free", b"skip"})
+_EDITS: Final = frozenset({b"elst"})
+_MEDIA: Final = frozenset({b"mdhd", b"hdlr", b"minf"})
+_INNER: Final = frozenset({b"smhd", b"vmhd", b"nmhd", b"sthd", b"gmhd", b"dinf", b"stbl"})
+_REFERENCES: Final = frozenset({b"dref"})
+_HEARD_SAMPLES: Final = frozenset({b"stsd", b"stts", b"stsc", b"stsz", b"stco", b"co64", b"sgpd", b"sbgp"})
+_SAMPLES: Final = _HEARD_SAMPLES | {b"stss", b"ctts", b"sdtp", b"cslg"}
+_SOUND: Final = frozenset({b"esds", b"btrt"})
+"""Types of boxes on each level. ISO/IEC 14496-12, table 1."""
+_OPAQUE: Final = frozenset({b"udta", b"meta", b"gmhd"})
+_HEEDED: Final = (
+    *(b"moov", b"moof", b"mdat", b"trak", b"mdia", b"minf", b"stbl", b"edts", b"mvhd", b"tkhd", b"mdhd", b"elst"),
+    *(b"stsd", b"stts", b"ctts", b"stsc", b"stsz", b"stz2", b"stco", b"co64", b"stss", b"esds", b"cmov", b"trun"),
+    *(b"tfhd", b"trex", b"tref", b"wave", b"chan", b"chnl", b"dOps", b"dfLa", b"ddts", b"dmlp", b"pcmC", b"wfex"),
+    *(b"lhvC", b"dref", b"sidx", b"iTunSMPB"),
+)
+"""What FFmpeg would heed within boxes that are not read here, and the tag from which it takes the priming."""
+
 _MOST_BOXES: Final = 1000
-_MOST_BYTES: Final = (1 << 13) - 1 - HEADER
-"""Of a frame that fits ADTS: thirteen bits for it and its header."""
+"""In all."""
+_MOST_DESCRIPTION: Final = 1 << 10
+"""Bytes."""
+_MOST_RUNS: Final = 1 << 16
+"""Rows of the table of chunks, 24 bytes each once read."""
+_MOST_BYTES: Final = 1 << 13
+"""Of a frame: more than 6 channels can have; ISO/IEC 14496-3, 4.5.1.1."""
 _PIECE: Final = 1024
 """Sizes that are read from their table at once."""
 
@@ -56,6 +79,7 @@ class AacTrack:
         primed: Samples at the start that prime the decoder and are no sound.
         frames: How many there are.
         largest: Bytes of the largest.
+        config: The AudioSpecificConfig.
     """
 
     rate: int
@@ -63,24 +87,14 @@ class AacTrack:
     primed: int
     frames: int
     largest: int
+    config: bytes
     _data: bytes
-    _config: int
     _sizes: npt.NDArray[np.uint32]
     _offsets: npt.NDArray[np.unsignedinteger]
     _runs: npt.NDArray[np.int64]
 
-    def adts(self) -> Iterator[tuple[bytes, memoryview]]:
-        """Each frame with the header that makes it ADTS. They end early where one would lie outside the payload.
-        ISO/IEC 13818-7, 6.2.
-        """
-        headers: dict[int, bytes] = {}
-        for frame in self._raw():
-            size = len(frame)
-            if size not in headers:
-                headers[size] = (self._config | (size + HEADER) << 13).to_bytes(HEADER)
-            yield headers[size], frame
-
-    def _raw(self) -> Iterator[memoryview]:
+    def __iter__(self) -> Iterator[memoryview]:
+        """Each frame. They end early where one would lie outside the payload."""
         view = memoryview(self._data)
         done = 0
         for offset, count in zip(self._offsets, self._counts(), strict=True):
@@ -117,44 +131,70 @@ def _require(usual: bool) -> None:
         raise _UnusualError
 
 
+class _Boxes:
+    """Boxes of a payload, of the expected types only: FFmpeg heeds a table wherever it lies."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._left = _MOST_BOXES
+
+    def all_of(self, span: Span, types: frozenset[bytes]) -> list[tuple[bytes, Span]]:
+        found = []
+        for kind, body in boxes(self.data, span):
+            self._left -= 1
+            _require(self._left > 0 and kind in types)
+            if kind in _OPAQUE:
+                _require(all(self.data.find(name, *body) < 0 for name in _HEEDED))
+            found.append((kind, body))
+        return found
+
+    def inside(self, span: Span, types: frozenset[bytes]) -> Box:
+        """Each of them the only one of its type."""
+        found = self.all_of(span, types)
+        _require(len({kind for kind, _ in found}) == len(found))
+        return dict(found)
+
+
 def _find(data: bytes) -> AacTrack | None:
-    top = list(_some(data, (0, len(data))))
-    movies = [span for kind, span in top if kind == b"moov"]
-    _require(len(movies) == 1 and all(kind != b"moof" for kind, _ in top))
-    movie = list(_some(data, movies[0]))
-    _require(all(kind not in {b"mvex", b"cmov"} for kind, _ in movie))
-    _require(data.find(b"iTunSMPB", *movies[0]) < 0)  # FFmpeg takes the priming from there
-    tracks = [_inside(data, span) for kind, span in movie if kind == b"trak"]
-    headers = [span for kind, span in movie if kind == b"mvhd"]
+    file = _Boxes(data)
+    movies = [span for kind, span in file.all_of((0, len(data)), _TOP) if kind == b"moov"]
+    _require(len(movies) == 1)
+    (first, header), *others = file.all_of(movies[0], _MOVIE)
+    _require(first == b"mvhd" and all(kind != b"mvhd" for kind, _ in others))
+    (movie_scale, _) = _times(data, header)
+    tracks = [_Tables.of(file, span) for kind, span in others if kind == b"trak"]
     heard = [track for track in tracks if not _is_silent(data, track)]
-    _require(len(heard) == len(headers) == 1)
-    (movie_scale, _) = _times(data, headers[0])
-    return _track(data, heard[0], movie_scale)
+    _require(len(heard) == 1)
+    return _track(file, heard[0], movie_scale)
 
 
-def _some(data: bytes, span: Span) -> Iterator[tuple[bytes, Span]]:
-    for count, box in enumerate(boxes(data, span)):
-        _require(count < _MOST_BOXES)
-        yield box
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """What a track's boxes hold that counts here."""
+
+    edits: Span | None
+    media: Box
+    inner: Box
+    samples: Box
+
+    @classmethod
+    def of(cls, file: _Boxes, span: Span) -> _Tables:
+        track = file.inside(span, _TRACK)
+        _require(all(file.data.find(b"hdlr", *track[kind]) < 0 for kind in _OPAQUE & track.keys()))
+        media = file.inside(track[b"mdia"], _MEDIA)
+        inner = file.inside(media[b"minf"], _INNER)
+        edits = file.inside(track[b"edts"], _EDITS)[b"elst"] if b"edts" in track else None
+        return cls(edits, media, inner, file.inside(inner[b"stbl"], _SAMPLES))
 
 
-def _inside(data: bytes, span: Span) -> Box:
-    """The boxes inside one, each of them the only one of its type."""
-    found: Box = {}
-    for kind, body in _some(data, span):
-        _require(kind not in found)
-        found[kind] = body
-    return found
-
-
-def _is_silent(data: bytes, track: Box) -> bool:
-    media = _inside(data, track[b"mdia"])
-    handler = _name(data, media[b"hdlr"], 8)
-    if handler in {b"vide", b"soun"}:
-        return handler == b"vide"
-    tables = _inside(data, _inside(data, media[b"minf"])[b"stbl"])
+def _is_silent(data: bytes, track: _Tables) -> bool:
+    handler = _name(data, track.media[b"hdlr"], 8)
+    if handler == b"soun":
+        return False
+    description = track.samples[b"stsd"]
+    _require(all(data.find(name, *description) < 0 for name in _HEEDED))
     # FFmpeg goes by the description where the handler is none that it knows.
-    _require((handler, _name(data, tables[b"stsd"], 12)) in _SILENT)
+    _require(handler == b"vide" or (handler, _name(data, description, 12)) in _SILENT)
     return True
 
 
@@ -171,27 +211,26 @@ def _times(data: bytes, header: Span) -> tuple[int, int]:
     return int(scale), int(duration)
 
 
-def _track(data: bytes, track: Box, movie_scale: int) -> AacTrack:
-    media = _inside(data, track[b"mdia"])
-    inner = _inside(data, media[b"minf"])
-    tables = _inside(data, inner[b"stbl"])
-    _require(_one_reference(data, _inside(data, inner[b"dinf"])[b"dref"]))
-    index, channels = _configuration(_description(data, tables[b"stsd"]))
+def _track(file: _Boxes, track: _Tables, movie_scale: int) -> AacTrack:
+    data, tables = file.data, track.samples
+    _require(tables.keys() <= _HEARD_SAMPLES and (b"stco" in tables) != (b"co64" in tables))
+    _require(_one_reference(data, file.inside(track.inner[b"dinf"], _REFERENCES)[b"dref"]))
+    config = _description(file, tables[b"stsd"])
+    index, channels = _configuration(config)
     rate = _RATES[index]
-    scale, duration = _times(data, media[b"mdhd"])
+    scale, duration = _times(data, track.media[b"mdhd"])
     sizes = _sizes(data, tables[b"stsz"])
     _require(scale == rate and -FRAME < duration - len(sizes) * FRAME <= FRAME)
     _require(_steps(data, tables[b"stts"], len(sizes)))
     offsets = _column(data, tables[b"stco"], ">u4") if b"stco" in tables else _column(data, tables[b"co64"], ">u8")
-    _require(not ({b"stz2", b"ctts", b"stss"} & tables.keys()) and not (b"stco" in tables and b"co64" in tables))
     return AacTrack(
         rate,
         channels,
-        _primed(data, track, (rate, movie_scale), len(sizes)),
+        0 if track.edits is None else _primed(data, track.edits, (rate, movie_scale), len(sizes)),
         len(sizes),
         int(sizes.max()),
+        config,
         data,
-        0xFFF1 << 40 | 1 << 38 | index << 34 | channels << 30 | 0x1FFC,
         sizes,
         offsets,
         _runs(data, tables[b"stsc"], len(offsets), len(sizes)),
@@ -201,18 +240,17 @@ def _track(data: bytes, track: Box, movie_scale: int) -> AacTrack:
 def _one_reference(data: bytes, span: Span) -> bool:
     """Whether the samples lie in the file itself. ISO/IEC 14496-12, 8.7.2."""
     start, end = span
-    return data[start + 4 : end] == b"\0\0\0\1\0\0\0\x0curl \0\0\0\1"
+    return end - start == 20 and data[start + 4 : end] == b"\0\0\0\1\0\0\0\x0curl \0\0\0\1"
 
 
-def _description(data: bytes, span: Span) -> bytes:
+def _description(file: _Boxes, span: Span) -> bytes:
     """The AudioSpecificConfig of the only sample description. ISO/IEC 14496-12, 12.2.3, and 14496-1, 7.2.6."""
-    start, end = span
+    data, (start, end) = file.data, span
     count, size, kind = struct.unpack_from(">II4s", data, start + 4)
     version = struct.unpack_from(">H", data, start + 24)[0]
     _require(count == 1 and kind == b"mp4a" and version == 0 and start + 8 + size == end)
-    inner = _inside(data, (start + 44, end))
-    _require(b"sinf" not in inner and b"wave" not in inner)
-    first, last = inner[b"esds"]
+    first, last = file.inside((start + 44, end), _SOUND)[b"esds"]
+    _require(last - first < _MOST_DESCRIPTION)
     stream = _descriptor(data[first + 4 : last], 3)
     _require(stream[2] == 0)
     decoder = _descriptor(stream[3:], 4)
@@ -274,6 +312,7 @@ def _column(data: bytes, span: Span, kind: str, width: int = 1) -> npt.NDArray[n
 def _runs(data: bytes, span: Span, chunks: int, frames: int) -> npt.NDArray[np.int64]:
     """How many chunks in a row have how many frames each. ISO/IEC 14496-12, 8.7.4."""
     rows = _column(data, span, ">u4", 3)
+    _require(len(rows) <= _MOST_RUNS)
     counts = rows[:, 1].astype(np.int64)
     lengths = np.diff(rows[:, 0].astype(np.int64), append=chunks + 1)
     _require(int(rows[0, 0]) == 1 and bool((rows[:, 2] == 1).all()))
@@ -282,18 +321,16 @@ def _runs(data: bytes, span: Span, chunks: int, frames: int) -> npt.NDArray[np.i
     return np.stack((lengths, counts), axis=1)
 
 
-def _primed(data: bytes, track: Box, scales: tuple[int, int], frames: int) -> int:
+def _primed(data: bytes, span: Span, scales: tuple[int, int], frames: int) -> int:
     """Where the only edit begins, which has to last to the end, at the track's own speed. ISO/IEC 14496-12, 8.6.6."""
-    if b"edts" not in track:
-        return 0
-    start, end = _inside(data, track[b"edts"])[b"elst"]
+    start, end = span
     rate, movie_scale = scales
     long = data[start] == 1
     count, duration, begin, speed = struct.unpack_from(">IQqI" if long else ">IIiI", data, start + 4)
     _require(count == 1 and end - start >= (28 if long else 20) and speed == 1 << 16)
-    _require(0 <= begin < min(rate, frames * FRAME) and duration > 0)
+    _require(0 <= begin < rate and (begin == 0 or begin < (frames - 1) * FRAME) and 0 < duration < 1 << 32)
     _require(begin + duration * rate // movie_scale > (frames - 1) * FRAME)
     return int(begin)
 
 
-__all__ = ["FRAME", "HEADER", "AacTrack", "find"]
+__all__ = ["FRAME", "AacTrack", "find"]

@@ -56,6 +56,8 @@ _DEMUXER_OPTIONS: Final = {
     "max_streams": "64",
 }
 
+_MEMORY: Final = "the header asks for more memory than there is"
+
 _POINTERS: Final = 8
 """From so many planes on, PyAV 18 reads on behind FFmpeg's list of them, and ends the process."""
 
@@ -107,7 +109,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     was encoded. Gaps in the time stamps, at the start too, are not filled.
 
     AAC in an MP4 is decoded many frames at a time where its tables leave no doubt, to the same samples. Then a header
-    that is broken in the video beside it is no error, and what a damaged frame of 5.1 lacks is silence.
+    that is broken in the video beside it is no error, and a channel that a damaged frame lacks is silent.
 
     A damaged packet is an error, apart from those before the first whole frame of a stream that may begin anywhere
     (ADTS, MPEG). A container that ends early yields what exists, a last frame cut in the middle is an error.
@@ -218,7 +220,7 @@ def _open(data: bytes, kind: Format) -> Any:
         return av.open(io.BytesIO(data), format=kind.demuxer, container_options=options, metadata_errors="replace")
     except FFmpegMemoryError as exc:
         # FFmpeg believes the sizes of tables that a header tells; a payload of some megabytes needs none of that kind.
-        raise refused("the header asks for more memory than there is") from exc
+        raise refused(_MEMORY) from exc
 
 
 def _choose(container: Any) -> Any:
@@ -231,7 +233,17 @@ def _choose(container: Any) -> Any:
     name = context.codec.canonical_name
     if name not in _CODECS and not name.startswith("pcm_"):
         raise refused(f"the audio codec {name} is not decoded")
+    _settle_layout(context)
     return stream
+
+
+def _settle_layout(context: Any) -> None:
+    """Make the channels' order one that needs no list of its own. PyAV 18 copies a layout with the address of its list,
+    and frees that with each copy: to look twice at a layout of a ``chan`` box ends the process.
+    """
+    layout = context.layout
+    if layout.nb_channels:
+        context.layout = f"{layout.nb_channels} channels"  # drops the list, which this one copy frees
 
 
 def _best(container: Any, type_: str, related: Any = None) -> Any:
@@ -261,7 +273,7 @@ def _check_header(stream: Any, limits: Limits) -> None:
 def _runs(container: Any, stream: Any, kind: Format) -> Iterator[list[Any]]:
     """What the packets decode to, in order, the decoder drained at the end. No run is empty, and no frame."""
     lost, begun = 0, False
-    for packet in container.demux(stream):
+    for packet in _demuxed(container, stream):
         checkpoint()
         try:
             frames = [frame for frame in packet.decode() if frame.samples]
@@ -273,6 +285,13 @@ def _runs(container: Any, stream: Any, kind: Format) -> Iterator[list[Any]]:
         if frames:
             begun = True
             yield frames
+
+
+def _demuxed(container: Any, stream: Any) -> Iterator[Any]:
+    try:
+        yield from container.demux(stream)
+    except FFmpegMemoryError as exc:
+        raise refused(_MEMORY) from exc
 
 
 def _blocks(runs: Iterator[list[Any]], shape: tuple[int, int, str]) -> Iterator[npt.NDArray[Any]]:
