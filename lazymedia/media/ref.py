@@ -5,15 +5,12 @@ loop, a codec, or anything that decodes by accident (no ``__getattr__``, ``__ite
 
 Two objects make a reference:
 
-* a *cell* holds the decode operation: the decoder, the lock under which it runs, and the media once it has run. A cell
-  is shared by a reference and all its forks, so that they decode once between them; the media lives as long as any of
-  them does.
+* a *cell* (`lazymedia.media.cell`) holds the decode operation: the decoder, the lock under which it runs, and the media
+  once it has run. It is shared by a reference and all its forks, so that they decode once between them; the media lives
+  as long as any of them does.
 * a *handle*, which is what users call a `MediaRef`: the payload's bytes, key and spec, and a count of the decodes
   that were entered through this very handle. Releasing a handle waits for those and for no others; a stranger's
   decode of the same cell never holds it up.
-
-Lock order is child before parent: a mapped reference runs its parent's decode under its own cell's lock. Nothing that
-is called under a cell's lock may wait for an event loop.
 """
 
 from __future__ import annotations
@@ -22,112 +19,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeVar, cast, final, runtime_checkable
+from typing import Any, Generic, TypeVar, cast, final
 
 from lazymedia.errors import ReleasedError, UnprocessableMediaError
-from lazymedia.media.cores import CORES
+from lazymedia.media.cell import Cell, Decoded
 from lazymedia.media.spec import DecodeSpec, derive_media_key
-from lazymedia.media.stopping import checkpoint
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-_LOCK_POLL: Final = 0.02
-"""Seconds between two looks at whether a decode that waits for another's is still wanted."""
-
-
-@runtime_checkable
-class DecodesThrough(Protocol):
-    """A decoder that can apply some transforms piece by piece, so that its media never exists as a whole."""
-
-    def through(self, transform: Callable[[Any], Any], /) -> Callable[[], Any] | None:
-        """What decodes to ``transform(media)``; None where that needs the media as a whole."""
-        ...
-
-
-@final
-class _Decoded(Generic[T]):
-    """Media that exists; a box, so that media which is None is told from no media."""
-
-    __slots__ = ("media",)
-
-    def __init__(self, media: T) -> None:
-        self.media = media
-
-
-@final
-class _Cell(Generic[T]):
-    """One decode operation, run at most once successfully, by whichever handle comes first."""
-
-    __slots__ = ("__weakref__", "_decoder", "_lock", "_owner", "decoded")
-
-    def __init__(self, decoder: Callable[[], T] | None, decoded: _Decoded[T] | None = None) -> None:
-        self._decoder = decoder
-        self._lock = threading.Lock()
-        self._owner: int | None = None
-        self.decoded = decoded
-
-    def decode(self) -> _Decoded[T]:
-        """Run the decoder unless it has run. A failure is the caller's alone; the next caller tries again."""
-        with self._alone():
-            if self.decoded is None:
-                checkpoint()
-                assert self._decoder is not None  # dropped only once decoded is set
-                with CORES.one():
-                    self.decoded = _Decoded(self._decoder())
-                self._decoder = None  # the closure may hold a second copy of the payload
-            return self.decoded
-
-    def decode_through(self, transform: Callable[[T], U]) -> U | None:
-        """What ``transform`` makes of the media, in one pass with its decode. None where there is no such way, or where
-        the media is there already. This cell stays as undecoded as it was.
-        """
-        if self.decoded is not None or not isinstance(self._decoder, DecodesThrough):
-            return None
-        with self._alone():
-            decoder = self._decoder
-            at_once = decoder.through(transform) if isinstance(decoder, DecodesThrough) else None
-            if at_once is None:
-                return None
-            checkpoint()
-            with CORES.one():
-                return cast("U", at_once())
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Hold the lock under which the decoder runs, once nobody else does."""
-        thread = threading.get_ident()
-        try:
-            while not self._lock.acquire(timeout=0 if self._owner == thread else _LOCK_POLL):
-                _waits[thread] = self
-                self._refuse_circle(thread)
-                checkpoint()
-        finally:
-            _waits.pop(thread, None)
-        try:
-            self._owner = thread
-            yield
-        finally:
-            self._owner = None
-            self._lock.release()
-
-    def is_run_by(self, thread: int) -> bool:
-        """Whether this thread is inside the decoder."""
-        return self._owner == thread
-
-    def _refuse_circle(self, thread: int) -> None:
-        """Follow who waits for whom; a circle would wait for ever."""
-        cell: _Cell[Any] | None = self
-        seen: set[int] = set()
-        while cell is not None and (owner := cell._owner) is not None and owner not in seen:  # noqa: SLF001
-            if owner == thread:
-                raise RuntimeError("a decoder asked, perhaps through others, for the very media it is decoding")
-            seen.add(owner)
-            cell = _waits.get(owner)
-
-
-_waits: Final[dict[int, _Cell[Any]]] = {}
-"""For each thread that waits for another's decode, what it waits for."""
 
 
 @final
@@ -171,11 +70,11 @@ class MediaRef(Generic[T]):
     ) -> None:
         spec = DecodeSpec() if spec is None else spec
         key = derive_media_key(data, spec) if key is None else key
-        self._set(_Cell(decoder), data, spec, key, decoded_bytes, outline)
+        self._set(Cell(decoder), data, spec, key, decoded_bytes, outline)
 
     def _set(
         self,
-        cell: _Cell[T] | None,
+        cell: Cell[T] | None,
         data: bytes,
         spec: DecodeSpec,
         key: bytes,
@@ -190,7 +89,7 @@ class MediaRef(Generic[T]):
         self._decoded_bytes = decoded_bytes
         self._outline = outline
         self._remark = remark
-        self._decoded: _Decoded[T] | None = None
+        self._decoded: Decoded[T] | None = None
         self._released = False
         self._inside: list[int] = []
         self._condition = threading.Condition(threading.Lock())
@@ -251,7 +150,7 @@ class MediaRef(Generic[T]):
             self._decoded = self._enter()
         return self._decoded.media
 
-    def _enter(self) -> _Decoded[T]:
+    def _enter(self) -> Decoded[T]:
         cell = self._cell
         if cell is not None and cell.decoded is not None:
             return cell.decoded
@@ -259,14 +158,14 @@ class MediaRef(Generic[T]):
             return cell.decode()
 
     def _through(self, transform: Callable[[T], U]) -> U | None:
-        """See `_Cell.decode_through`."""
+        """See `Cell.decode_through`."""
         if self._decoded is not None:
             return None
         with self._remarking(), self._entered() as cell:
             return cell.decode_through(transform)
 
     @contextmanager
-    def _entered(self) -> Iterator[_Cell[T]]:
+    def _entered(self) -> Iterator[Cell[T]]:
         """The cell, with this thread counted as one that `release` waits for."""
         thread = threading.get_ident()
         with self._condition:
@@ -395,7 +294,7 @@ def _transformed(transform: Callable[[T], U], parent: MediaRef[T]) -> U:
 def _restore(media: T, key: bytes, spec: DecodeSpec) -> MediaRef[T]:
     ref = cast("MediaRef[T]", MediaRef.__new__(MediaRef))
     ref._set(None, b"", spec, key)  # noqa: SLF001  # this module's own class
-    ref._decoded = _Decoded(media)  # noqa: SLF001
+    ref._decoded = Decoded(media)  # noqa: SLF001
     return ref
 
 

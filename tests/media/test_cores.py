@@ -20,7 +20,7 @@ LONG = make_video(120, gop=12)
 def cores(monkeypatch: pytest.MonkeyPatch) -> Cores:
     """Four of them, instead of this machine's."""
     four = Cores(4)
-    for user in ("lazymedia.media.ref", "lazymedia.media.video.reader", "lazymedia.media.video.io"):
+    for user in ("lazymedia.media.cell", "lazymedia.media.video.reader", "lazymedia.media.video.io"):
         monkeypatch.setattr(f"{user}.CORES", four)
     return four
 
