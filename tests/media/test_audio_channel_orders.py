@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import struct
 
+import av
 import numpy as np
 import pytest
 
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.media.audio import AudioMediaIO
+from lazymedia.media.audio import AudioMediaIO, pyav_reader
 from lazymedia.testing.audio import make_audio
 
 ORDERS = {
@@ -47,6 +50,20 @@ def test_an_order_of_its_own_changes_no_sample_however_often_it_is_read(format_:
         ref = AudioMediaIO().load_bytes_ref(listed)
         assert ref.outline() is not None
         assert np.array_equal(ref.decode()[0], want)
+
+
+def test_frames_that_come_with_a_list_are_refused_and_it_is_not_freed_twice() -> None:
+    """No encoder here writes what a decoder makes such frames of; a container's list gives them the same one."""
+    listed = with_description(make_audio(1, 16_000, 2, format="MOV").replace(b"chan", b"free"), chan((2, 1)))
+    for _ in range(3):
+        with av.open(io.BytesIO(listed), "r") as container:
+            packet = next(container.demux(audio=0))
+            frames = packet.decode()
+            assert frames
+            with pytest.raises(UnprocessableMediaError, match="order of channels"):
+                pyav_reader._refuse_listed(frames)
+            del frames
+            gc.collect()
 
 
 @pytest.mark.parametrize("size", [0x38337DC1, 0x3FFFFFFF, 0x7FFFFFFF])

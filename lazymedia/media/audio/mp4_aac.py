@@ -30,9 +30,9 @@ _RATES: Final = (96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050,
 _MOST_CHANNELS: Final = 6
 """Of configurations that are their number; ISO/IEC 14496-3, table 1.19."""
 
-_SILENT: Final = {
-    *((b"text", b"text"), (b"text", b"tx3g"), (b"sbtl", b"tx3g"), (b"tmcd", b"tmcd"), (b"meta", b"mebx")),
-}
+_SILENT: Final = frozenset(
+    {(b"text", b"text"), (b"text", b"tx3g"), (b"sbtl", b"tx3g"), (b"tmcd", b"tmcd"), (b"meta", b"mebx")}
+)
 """Handlers and sample descriptions of tracks beside, other than videos', that hold no sound: chapters, subtitles, time
 codes, a telephone's metadata.
 """

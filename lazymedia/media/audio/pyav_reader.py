@@ -6,6 +6,7 @@ FFmpeg's mix to mono, or its resampler: samples leave at the rate and with the c
 
 from __future__ import annotations
 
+import ctypes
 import io
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -276,18 +277,31 @@ def _runs(container: Any, stream: Any, kind: Format) -> Iterator[list[Any]]:
     for packet in _demuxed(container, stream):
         checkpoint()
         try:
-            frames = [frame for frame in packet.decode() if frame.samples]
+            decoded = packet.decode()
         except InvalidDataError:
             lost += 1
             if begun or not kind.joinable or lost > _UNDECODABLE_START:
                 raise
             continue
+        _refuse_listed(decoded)
+        frames = [frame for frame in decoded if frame.samples]
         if frames:
             begun = True
             yield frames
 
 
+def _refuse_listed(frames: list[Any]) -> None:
+    """Refuse frames whose decoder itself lists the order of its channels, as one of USAC may; see `_settle_layout`."""
+    listed = [frame.layout for frame in frames if " channels (" in frame.layout.name]
+    for layout in listed:
+        # The frame frees the list; this copy of it must outlive even the interpreter's last tidying up.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
+    if listed:
+        raise refused("an order of channels that the codec lists is not decoded")
+
+
 def _demuxed(container: Any, stream: Any) -> Iterator[Any]:
+    """The packets, as far as there is memory for what they claim to hold."""
     try:
         yield from container.demux(stream)
     except FFmpegMemoryError as exc:
