@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Final, Literal, TypeAlias
 
@@ -24,7 +24,7 @@ NOT_INSTALLED: Final = "not installed"
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds of one run; ``cpu`` counts all threads of this process."""
+    """Seconds of one run; ``cpu`` counts all threads of this process, and what a row says of others."""
 
     wall: float
     cpu: float
@@ -32,6 +32,13 @@ class Cost:
     def of(self, kind: Kind) -> float:
         """Either."""
         return self.wall if kind == "wall" else self.cpu
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What a row gives whose work is done in other processes: their seconds of CPU."""
+
+    cpu: float
 
 
 Rounds: TypeAlias = "list[dict[str, Cost]]"
@@ -54,8 +61,10 @@ def in_rounds(
                 continue
             np.ones(touched, np.uint8)
             wall, cpu = time.perf_counter(), time.process_time()
-            row()
-            measured[-1][name] = Cost(time.perf_counter() - wall, time.process_time() - cpu)
+            given = row()
+            spent = Cost(time.perf_counter() - wall, time.process_time() - cpu)
+            measured[-1][name] = replace(spent, cpu=spent.cpu + given.cpu) if isinstance(given, Elsewhere) else spent
+            del given
     return measured
 
 
@@ -135,6 +144,7 @@ class Targets:
 __all__ = [
     "NOT_INSTALLED",
     "Cost",
+    "Elsewhere",
     "Rounds",
     "Targets",
     "best",

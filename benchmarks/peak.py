@@ -50,13 +50,15 @@ def _kib(field: str) -> int:
 
 
 def _eight_videos(data: bytes) -> int:
-    from benchmarks.videos import at_once, eight_refs
+    from benchmarks.at_once import at_once
+    from benchmarks.videos import eight_refs
 
     return sum(frames.nbytes for frames, _ in at_once([ref.decode for ref in eight_refs(data)]))
 
 
 def _eight_videos_torchcodec(data: bytes) -> int:
-    from benchmarks.videos import at_once, torchcodec_frames, wanted_frames
+    from benchmarks.at_once import at_once
+    from benchmarks.videos import torchcodec_frames, wanted_frames
 
     wanted = wanted_frames(data)
     return sum(frames.nbytes for frames in at_once([partial(torchcodec_frames, data, wanted, 1)] * 8))

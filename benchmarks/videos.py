@@ -7,26 +7,23 @@ grabs every frame up to the last wanted one, as servers do. PyAV by hand is a se
 from __future__ import annotations
 
 import io
-import os
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import av
 import numpy as np
 
+from benchmarks.at_once import at_once
 from benchmarks.measure import Rounds, best, cost_rows, heading, in_rounds, optional, ratio
 from benchmarks.peak import Growth, grows
 from lazymedia.cli.show import table
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.video import PacketIndexCache, VideoMediaIO
 from lazymedia.media.video.io import Video
-
-T = TypeVar("T")
 
 FRAMES: Final = 32
 REQUESTS: Final = 8
@@ -129,12 +126,6 @@ def _aim(arguments: Namespace, rounds: Rounds, rival: str | None, scans: int) ->
     grabbed = ratio(rounds, "lazymedia", OPENCV, "wall") if OPENCV in rounds[0] else None
     targets.at_most("... by OpenCV's, wall", grabbed, 0.1)
     targets.at_most("... scans of the packets in all decodes of a payload", scans, 1)
-
-
-def at_once(work: Sequence[Callable[[], T]]) -> list[T]:
-    """The results, from as many threads as a processor decodes in."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda function: function(), work))
 
 
 def eight_refs(data: bytes) -> list[MediaRef[Video]]:
