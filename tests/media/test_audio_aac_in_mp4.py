@@ -17,55 +17,17 @@ import numpy as np
 import pytest
 
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.limits import Limits
-from lazymedia.media.audio import AudioMediaIO, mp4_aac, piped
+from lazymedia.media.audio import mp4_aac, piped
+from lazymedia.media.audio.aac_in_flv import AacInFlv
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.testing.audio import make_audio
 from lazymedia.testing.video import make_video
 from tests.media.audio_clips import with_packet
+from tests.media.many_at_a_time import by_packets, checks, load, outcome
 
 pytestmark = pytest.mark.skipif(not piped._HERE, reason="needs pipes that tell how much they hold")
 
 MUTANTS: Final = 5_000 if os.environ.get("LAZYMEDIA_LONG_TESTS") else 250
-
-
-def load(clip: bytes, **limits: Any) -> Any:
-    """Mono samples."""
-    return AudioMediaIO(limits=Limits(**limits)).load_bytes(clip)[0]
-
-
-def outcome(clip: bytes) -> Any:
-    """What a decode comes to, to be compared."""
-    try:
-        samples, rate = AudioMediaIO().load_bytes(clip)
-    except UnprocessableMediaError as exc:
-        return str(exc), type(exc.__cause__)
-    return rate, samples.tobytes()
-
-
-@pytest.fixture
-def packets(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Call a function with decodes that go packet by packet, as where there are no pipes."""
-
-    def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with monkeypatch.context() as patch:
-            patch.setattr(piped, "_HERE", False)
-            return function(*args, **kwargs)
-
-    return call
-
-
-def checks(clip: bytes) -> int:
-    """How often a decode could have been stopped: once per call of FFmpeg's, or per packet."""
-    calls = 0
-
-    def check() -> None:
-        nonlocal calls
-        calls += 1
-
-    with stopping_when(check):
-        load(clip)
-    return calls
 
 
 def remuxed(clip: bytes, muxer: str = "mp4", **options: str) -> bytes:
@@ -132,13 +94,13 @@ def with_wide_places(clip: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("what", USUAL)
-def test_the_usual_is_decoded_many_frames_at_a_time_to_the_same_samples(what: str, packets: Callable[..., Any]) -> None:
+def test_the_usual_is_decoded_many_frames_at_a_time_to_the_same_samples(what: str) -> None:
     clip = USUAL[what]()
     track = mp4_aac.find(clip)
 
     assert track is not None
     assert checks(clip) <= 4 + track.frames // 16
-    assert np.array_equal(load(clip), packets(load, clip))
+    assert np.array_equal(load(clip), by_packets(load, clip))
 
 
 def _with_words(clip: bytes, words: bytes) -> bytes:
@@ -190,25 +152,23 @@ UNUSUAL: Final[dict[str, Callable[[], bytes]]] = {
 
 
 @pytest.mark.parametrize("what", UNUSUAL)
-def test_whatever_is_unusual_is_left_to_the_demuxer(what: str, packets: Callable[..., Any]) -> None:
+def test_whatever_is_unusual_is_left_to_the_demuxer(what: str) -> None:
     clip = UNUSUAL[what]()
 
     assert mp4_aac.find(clip) is None
-    assert outcome(clip) == packets(outcome, clip)
+    assert outcome(clip) == by_packets(outcome, clip)
 
 
 @pytest.mark.parametrize("first", [END_OF_FRAME, b"\xff" * 64], ids=["nothing", "damage"])
 @pytest.mark.parametrize("number", [0, 1, 31, 32, 127, 128, 500, 843])
-def test_a_frame_of_nothing_or_of_damage_comes_to_the_same(
-    number: int, first: bytes, packets: Callable[..., Any]
-) -> None:
+def test_a_frame_of_nothing_or_of_damage_comes_to_the_same(number: int, first: bytes) -> None:
     clip = with_packet(CLIP, number, first)
 
     assert mp4_aac.find(clip) is not None
-    assert outcome(clip) == packets(outcome, clip)
+    assert outcome(clip) == by_packets(outcome, clip)
 
 
-def test_junk_behind_the_last_frame_comes_to_the_same(packets: Callable[..., Any]) -> None:
+def test_junk_behind_the_last_frame_comes_to_the_same() -> None:
     """FFmpeg looks at the rest of a packet when it has given out what came first."""
     sizes = CLIP.index(b"stsz") + 16
     number = int.from_bytes(CLIP[sizes - 4 : sizes])
@@ -222,7 +182,7 @@ def test_junk_behind_the_last_frame_comes_to_the_same(packets: Callable[..., Any
         struct.pack_into(">I", clip, mdat, int.from_bytes(clip[mdat : mdat + 4]) + len(junk))
 
         assert mp4_aac.find(bytes(clip)) is not None
-        assert outcome(bytes(clip)) == packets(outcome, bytes(clip))
+        assert outcome(bytes(clip)) == by_packets(outcome, bytes(clip))
 
 
 def test_a_header_of_countless_boxes_is_not_read_to_its_end() -> None:
@@ -230,18 +190,18 @@ def test_a_header_of_countless_boxes_is_not_read_to_its_end() -> None:
     assert mp4_aac.find(box(b"ftyp", b"") + box(b"moov", box(b"mvhd", bytes(100)) + tracks)) is None
 
 
-def test_a_file_that_ends_early_comes_to_the_same(packets: Callable[..., Any]) -> None:
+def test_a_file_that_ends_early_comes_to_the_same() -> None:
     clip = remuxed(CLIP, movflags="faststart")
     track = mp4_aac.find(clip)
     assert track is not None
     rng = random.Random(3)
 
     for end in (len(clip) - 1, *(rng.randrange(len(clip) // 3, len(clip)) for _ in range(10))):
-        assert outcome(clip[:end]) == packets(outcome, clip[:end])
+        assert outcome(clip[:end]) == by_packets(outcome, clip[:end])
 
 
 @pytest.mark.parametrize("where", ["header", "sound"])
-def test_damage_comes_to_the_same(where: str, packets: Callable[..., Any]) -> None:
+def test_damage_comes_to_the_same(where: str) -> None:
     """Of one or two channels: what a damaged frame lacks of more is silence here, and packet by packet what a frame
     before it held.
     """
@@ -255,7 +215,7 @@ def test_damage_comes_to_the_same(where: str, packets: Callable[..., Any]) -> No
         for _ in range(rng.choice([1, 2, 8])):
             clip[rng.choice(part)] = rng.choice([0, 255, rng.randrange(256)])
         got = outcome(bytes(clip))
-        assert got == packets(outcome, bytes(clip))
+        assert got == by_packets(outcome, bytes(clip))
         alike += mp4_aac.find(bytes(clip)) is not None
     assert alike > MUTANTS // 4
 
@@ -310,22 +270,18 @@ def test_no_file_stays_open_whatever_ends_a_decode() -> None:
 
 @pytest.mark.usefixtures("_files_stay")
 @pytest.mark.parametrize("size", [4_096, 1 << 16, 80_000, 1 << 17])
-def test_a_small_pipe_takes_fewer_frames_or_none(
-    size: int, monkeypatch: pytest.MonkeyPatch, packets: Callable[..., Any]
-) -> None:
-    monkeypatch.setattr(piped, "_PIPE", size)
+def test_a_small_pipe_takes_fewer_frames_or_none(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(piped, "_PIPE", (size, size))
 
-    assert np.array_equal(load(CLIP), packets(load, CLIP))
+    assert np.array_equal(load(CLIP), by_packets(load, CLIP))
 
 
 @pytest.mark.usefixtures("_files_stay")
-def test_where_no_more_files_may_be_opened_it_goes_packet_by_packet(
-    monkeypatch: pytest.MonkeyPatch, packets: Callable[..., Any]
-) -> None:
+def test_where_no_more_files_may_be_opened_it_goes_packet_by_packet(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> Any:
         raise OSError(24, "too many open files")
 
-    want = packets(load, CLIP)
+    want = by_packets(load, CLIP)
     monkeypatch.setattr(os, "pipe", fail)
 
     assert np.array_equal(load(CLIP), want)
@@ -335,17 +291,17 @@ def test_where_no_more_files_may_be_opened_it_goes_packet_by_packet(
 @pytest.mark.parametrize("what", USUAL)
 def test_a_pipe_is_never_empty_while_ffmpeg_reads(what: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that found too little would take that for the end."""
-    monkeypatch.setattr(piped, "_PIPE", size)
+    monkeypatch.setattr(piped, "_PIPE", (size, size))
     track = mp4_aac.find(USUAL[what]())
     assert track is not None
 
-    with piped.opened(track) as blocks:
+    with piped.opened(AacInFlv(track)) as blocks:
         assert sum(block.shape[1] for block in blocks) == track.frames * mp4_aac.FRAME
 
 
-def test_decodes_in_many_threads_do_not_meet(packets: Callable[..., Any]) -> None:
+def test_decodes_in_many_threads_do_not_meet() -> None:
     clips = [make_audio(4, 44_100, 1 + seed % 2, format="M4A", seed=seed) for seed in range(6)]
-    want = [packets(load, clip) for clip in clips]
+    want = [by_packets(load, clip) for clip in clips]
 
     with ThreadPoolExecutor(6) as pool:
         got = list(pool.map(load, clips * 4))

@@ -142,6 +142,7 @@ CASES = {
     "video, one thread": Case("video", partial(indexed, 1), "video.index"),
     "video, two threads": Case("video", partial(indexed, 2), "video.index", threads=2),
     "sound by PyAV, many frames at a time": Case("M4A", partial(picture_ref, AudioMediaIO()), "audio.piped"),
+    "sound by PyAV, many pages at a time": Case("OPUS", partial(picture_ref, AudioMediaIO()), "audio.piped"),
     "sound by PyAV, packet by packet": Case("WEBM", partial(picture_ref, AudioMediaIO()), "audio.pyav_reader"),
     "sound by soundfile": Case("FLAC", partial(picture_ref, AudioMediaIO()), "audio.soundfile_reader"),
     "sound resampled afterwards": Case("FLAC", resampled_afterwards, "audio.resample"),

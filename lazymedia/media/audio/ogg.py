@@ -1,12 +1,15 @@
-"""Where the recordings in an OGG begin: several may follow each other, as a radio station's songs do.
+"""The pages of an OGG, and where the recordings in it begin: several may follow each other, as a radio station's songs
+do.
 
-Comes in: a payload that begins as an OGG. Goes out: where its links lie, each a whole OGG. Never here: a codec, or a
-copy of the payload.
+Comes in: a payload that begins as an OGG. Goes out: its pages; where its links lie, each a whole OGG. Never here: a
+codec, or a copy of the payload.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from lazymedia.media.audio.bounds import refused
@@ -14,6 +17,13 @@ from lazymedia.media.audio.bounds import refused
 _FIRST_PAGE: Final = b"OggS\x00\x02"
 """How the first page of a logical stream begins (RFC 3533, section 6): version 0, and the flag "beginning of stream"
 alone."""
+
+_HEAD: Final = struct.Struct("<5sBqII4xB")
+"""Capture pattern and version 0, flags, granule position, serial, number, checksum, and rows of the table. RFC 3533,
+section 6."""
+
+CONTINUED, FIRST, LAST = 1, 2, 4
+"""Flags of a page: its first packet began on the one before; the stream begins; the stream ends."""
 
 MAX_LINKS: Final = 256
 """Recordings in one payload: the setup of a codec costs about a millisecond for each."""
@@ -44,10 +54,49 @@ def share_a_serial(data: bytes, links: Sequence[slice]) -> bool:
     return len(set(serials)) < len(serials)
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page, whose checksum nobody looked at.
+
+    Attributes:
+        start: Where it begins.
+        body: Where its packets begin.
+        stop: Where it ends.
+        flags: `CONTINUED`, `FIRST`, `LAST`.
+        granule: What its codec makes of it; -1 where no packet ends on it.
+        serial: The number of the stream.
+        number: Its own.
+    """
+
+    start: int
+    body: int
+    stop: int
+    flags: int
+    granule: int
+    serial: int
+    number: int
+
+    def table(self, data: bytes) -> bytes:
+        """Its table of bytes; a packet ends with each that is below 255."""
+        return data[self.start + _HEAD.size : self.body]
+
+
+def pages(data: bytes) -> Iterator[Page]:
+    """The pages from the start on, as long as each begins where the last one ended, and ends within the payload."""
+    start = 0
+    while start + _HEAD.size <= len(data):
+        pattern, flags, granule, serial, number, rows = _HEAD.unpack_from(data, start)
+        stop = start + _page_bytes(data, start)
+        if pattern != b"OggS\0" or stop > len(data):
+            return
+        yield Page(start, start + _HEAD.size + rows, stop, flags, granule, serial, number)
+        start = stop
+
+
 def _page_bytes(data: bytes, position: int) -> int:
     """A page is 27 bytes, a table of as many as the last of them tells, and as many as the table adds up to."""
     table = data[position + 27 : position + 27 + int.from_bytes(data[position + 26 : position + 27])]
     return 27 + len(table) + sum(table)
 
 
-__all__ = ["MAX_LINKS", "links_of", "share_a_serial"]
+__all__ = ["CONTINUED", "FIRST", "LAST", "MAX_LINKS", "Page", "links_of", "pages", "share_a_serial"]

@@ -1,66 +1,91 @@
-"""AAC that FFmpeg decodes many frames at a time, by one call that leaves the interpreter to others.
+"""Sound that FFmpeg decodes many frames at a time, by one call that leaves the interpreter to others.
 
-PyAV takes the interpreter's lock four times for every frame of 23 ms, so that two threads which decode hold each other
-up. A source within FFmpeg's filter graph reads and decodes on its own. It is given the frames as a Flash Video, through
-a pipe that holds more, before each call, than the call takes. That container says no more of a frame than its size, so
-that the decoder gets what it gets packet by packet.
+PyAV takes the interpreter's lock four times for every frame of 20 ms, so that two threads which decode hold each other
+up. A source within FFmpeg's filter graph reads and decodes on its own. It is given a container through a pipe that
+holds more, before each call, than the call takes.
 
-Comes in: the frames of a track. Goes out: samples, the same as frame by frame, as far as nothing is unusual. Never
-here: a name or a header of the payload's own, a thread, or a wait for the pipe.
+Comes in: a track, and the bytes to be read for each call. Goes out: samples, the same as frame by frame, as far as
+nothing is unusual. Never here: a name, a codec's own rules, a thread, or a wait for the pipe.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 import sys
 from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import av
 import numpy as np
 
-from lazymedia.media.audio.mp4_aac import FRAME, AacTrack
 from lazymedia.media.audio.samples import Samples
 from lazymedia.media.stopping import checkpoint
 
-_PIPE: Final = 1 << 17
-"""Bytes that a pipe is asked to hold. Linux gives as much until a user's pipes hold 64 MiB, then less."""
+_PIPE: Final = (1 << 17, 1 << 20)
+"""Bytes that a pipe is asked to hold, and that it is asked for at most where a header alone is longer. Linux gives as
+much until a user's pipes hold 64 MiB, then less.
+"""
 _AHEAD: Final = 1 << 15
-"""Bytes that FFmpeg may read beyond the frames that come out, one of them for its decoder."""
-_MOST: Final = 32
-"""Frames that one call decodes: most of a second, in half a millisecond. FFmpeg holds them three times over."""
+"""Bytes that FFmpeg may read beyond the samples that come out."""
+_CALL: Final = (32 << 10, 16 << 10, 8 << 10)
+"""Samples per channel that one call decodes: most of a second, in half a millisecond. FFmpeg holds them three times
+over. The most of these is taken that the pipe has room for.
+"""
 _CALLS: Final = 3
 """Calls whose samples are handed on together."""
-_FEWEST: Final = 8
-"""Frames that are worth a call."""
 
 _OPTIONS: Final = f"protocol_whitelist=pipe:probesize={_AHEAD}:rw_timeout=1000"
 """Nothing but a pipe is opened. What is missing from it for a millisecond is its end: nobody fills it meanwhile."""
 
-_TAG: Final = struct.Struct(">IIIIB")
-"""Bytes of the last tag; type and bytes of this one; its time in ms, the highest byte last; stream 0 in three bytes;
-and the first two of what the tag holds: AAC, and whether a frame. Adobe, Video File Format 10.1, annex E.
-"""
-_LEAD: Final = 11
-"""Bytes of a tag before what it holds."""
-_SOUND: Final = 8
-_AAC: Final = 0xAF
-_BEGIN: Final = b"FLV\x01\x04" + (9).to_bytes(4)
-"""Sound only."""
-
 _HERE: Final = sys.platform == "linux" and "amovie" in av.filter.filters_available
 
 
+class Pipeable(Protocol):
+    """A track as FFmpeg is to read it, of which all is known beforehand.
+
+    Attributes:
+        demuxer: FFmpeg's name of the container.
+        rate: Hz.
+        channels: At most 7.
+        primed: Samples at the start that are none of the clip's, for the caller to drop.
+        samples: Samples per channel that come out, those that prime among them.
+        repeated: Samples that come out behind them, and are dropped here.
+        begins: The time of the first that comes out, in samples.
+        slack: Samples by which the times of a container may be wrong.
+    """
+
+    @property
+    def demuxer(self) -> str: ...
+    @property
+    def rate(self) -> int: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def primed(self) -> int: ...
+    @property
+    def samples(self) -> int: ...
+    @property
+    def repeated(self) -> int: ...
+    @property
+    def begins(self) -> int: ...
+    @property
+    def slack(self) -> int: ...
+
+    def most_bytes(self, samples: int) -> int:
+        """Bytes that FFmpeg may have to read for a call of so many samples."""
+
+    def pieces(self, samples: int) -> Iterator[bytes | memoryview]:
+        """What it reads for each call, and at last the rest, if there is any. They may end early."""
+
+
 @contextmanager
-def opened(track: AacTrack) -> Iterator[Iterator[Samples]]:
+def opened(track: Pipeable) -> Iterator[Iterator[Samples]]:
     """A track's samples as float32 (channels, N), those that prime the decoder among them.
 
     They end without an error, before the end, at whatever is not as the track tells: damage, SBR, a frame without
-    samples. There are none where the system has no pipe for them. The first frame is decoded once more behind the
-    last: what follows a frame in its packet is looked at with the next packet only.
+    samples. There are none where the system has no pipe for them.
     """
     feed = _Feed.of(track) if _HERE else None
     if feed is None:
@@ -73,9 +98,9 @@ def opened(track: AacTrack) -> Iterator[Iterator[Samples]]:
         feed.close()
 
 
-def _blocks(track: AacTrack, feed: _Feed) -> Generator[Samples]:
+def _blocks(track: Pipeable, feed: _Feed) -> Generator[Samples]:
     """What some calls give, in one buffer: each step of what is done with it takes the interpreter too."""
-    buffer = np.empty((track.channels, _CALLS * feed.frames * FRAME), np.float32)
+    buffer = np.empty((track.channels, _CALLS * feed.samples), np.float32)
     done = held = 0
     for frame in _decoded(track, feed):
         if held == buffer.shape[1]:  # and what is behind it has been decoded too
@@ -85,15 +110,15 @@ def _blocks(track: AacTrack, feed: _Feed) -> Generator[Samples]:
             row[held : held + frame.samples] = np.frombuffer(plane, np.float32, frame.samples)
         held += frame.samples
         done += frame.samples
-    if done == (track.frames + 1) * FRAME and held > FRAME:
-        yield buffer[:, : held - FRAME]
+    if done == track.samples + track.repeated and held > track.repeated:
+        yield buffer[:, : held - track.repeated]
 
 
-def _decoded(track: AacTrack, feed: _Feed) -> Iterator[Any]:
+def _decoded(track: Pipeable, feed: _Feed) -> Iterator[Any]:
     """The frame of samples that each call gives."""
     done = 0
     try:
-        _kept, sink = _graph(feed)
+        _kept, sink = _graph(track.demuxer, feed)
         while feed.holds_a_call():
             checkpoint()
             frame = sink.pull()
@@ -105,46 +130,46 @@ def _decoded(track: AacTrack, feed: _Feed) -> Iterator[Any]:
         return
 
 
-def _is_next(frame: Any, track: AacTrack, done: int) -> bool:
+def _is_next(frame: Any, track: Pipeable, done: int) -> bool:
     """Whether samples are what the track tells, and those behind the ones that are done: FFmpeg counts the frames that
     it reads, and one that holds nothing leaves a gap in the times.
     """
     shape = (frame.sample_rate, frame.layout.nb_channels, frame.format.name)
     if shape != (track.rate, track.channels, "fltp") or frame.pts is None:
         return False
-    return bool(abs(frame.pts * frame.time_base * track.rate - done) < FRAME // 2)
+    return bool(abs(frame.pts * frame.time_base * track.rate - track.begins - done) <= track.slack)
 
 
-def _graph(feed: _Feed) -> tuple[Any, Any]:
+def _graph(demuxer: str, feed: _Feed) -> tuple[Any, Any]:
     """What decodes, and where its samples come out; the latter does not keep the former."""
     feed.fill()
     graph = av.filter.Graph()
     graph.threads = 1
-    source = graph.add("amovie", filename=f"pipe:{feed.end}", f="flv", dec_threads="1", format_opts=_OPTIONS)
-    gather = graph.add("asetnsamples", n=str(feed.frames * FRAME), p="0")
+    source = graph.add("amovie", filename=f"pipe:{feed.end}", f=demuxer, dec_threads="1", format_opts=_OPTIONS)
+    gather = graph.add("asetnsamples", n=str(feed.samples), p="0")
     sink = graph.add("abuffersink")
     graph.link_nodes(source, gather, sink).configure()
     return graph, sink
 
 
 class _Feed:
-    """Frames on their way through a pipe, some for each call.
+    """Pieces on their way through a pipe, one for each call.
 
     Attributes:
         end: The descriptor to read from. It never blocks.
-        frames: For each call.
+        samples: For each call.
     """
 
-    def __init__(self, ends: tuple[int, int], groups: Iterator[bytes], frames: int) -> None:
+    def __init__(self, ends: tuple[int, int], pieces: Iterator[bytes | memoryview], samples: int) -> None:
         self.end, self._entry = ends
-        self.frames = frames
-        self._groups = groups
+        self.samples = samples
+        self._pieces = pieces
         self._rest = memoryview(b"")
         self._made = self._written = 0
         self._calls: deque[int] = deque()
 
     @classmethod
-    def of(cls, track: AacTrack) -> _Feed | None:
+    def of(cls, track: Pipeable) -> _Feed | None:
         """None where the system gives no pipe that is large enough."""
         try:
             ends = os.pipe()
@@ -152,9 +177,10 @@ class _Feed:
             return None
         for end in ends:
             os.set_blocking(end, False)
-        frames = min(_MOST, (_widened(ends[1]) - 2 * _AHEAD) // (track.largest + _TAG.size))
-        feed = cls(ends, _groups(track, frames), frames)
-        if frames < _FEWEST:
+        room = _widened(ends[1], track.most_bytes(_CALL[-1]) + 2 * _AHEAD) - 2 * _AHEAD
+        samples = next((samples for samples in _CALL if track.most_bytes(samples) <= room), 0)
+        feed = cls(ends, track.pieces(samples) if samples else iter(()), samples)
+        if not samples:
             feed.close()
             return None
         return feed
@@ -163,13 +189,13 @@ class _Feed:
         """Write until the pipe takes no more, or all is written and the pipe has an end."""
         while self._entry >= 0:
             if not self._rest:
-                group = next(self._groups, b"")
-                if not group:
+                piece = next(self._pieces, None)
+                if piece is None:
                     self._close_entry()
                     return
-                self._made += len(group)
+                self._made += len(piece)
                 self._calls.append(self._made)
-                self._rest = memoryview(group)
+                self._rest = memoryview(piece)
             try:
                 written = os.write(self._entry, self._rest)
             except BlockingIOError:
@@ -197,40 +223,14 @@ class _Feed:
             self._entry = -1
 
 
-def _groups(track: AacTrack, frames: int) -> Iterator[bytes]:
-    """Tags for each call; those of the first, and the last, with what begins and ends the file.
-
-    One plain loop: it runs for every frame, and holds the interpreter meanwhile.
-    """
-    pack, rate = _TAG.pack, track.rate
-    size = 2 + len(track.config)
-    parts: list[bytes | memoryview] = [_BEGIN, pack(0, _SOUND << 24 | size, 0, _AAC, 0), track.config]
-    for number, frame in enumerate(_with_one_more(track)):
-        last, size = size + _LEAD, 2 + len(frame)
-        time = number * FRAME * 1000 // rate
-        parts += (pack(last, _SOUND << 24 | size, (time & 0xFFFFFF) << 8 | time >> 24, _AAC, 1), frame)
-        if number % frames == frames - 1:
-            yield b"".join(parts)
-            parts.clear()
-    yield b"".join((*parts, (size + _LEAD).to_bytes(4)))
-
-
-def _with_one_more(track: AacTrack) -> Iterator[memoryview]:
-    left = track.frames
-    for frame in track:
-        left -= 1
-        yield frame
-    if left == 0:
-        yield next(iter(track))
-
-
-def _widened(end: int) -> int:
+def _widened(end: int, wanted: int) -> int:
     """Bytes that a pipe holds, after it was asked to hold more."""
     import fcntl  # not everywhere
 
+    usual, most = _PIPE
     with suppress(OSError):  # this user's pipes hold enough already
-        return fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _PIPE)
+        return fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, min(max(usual, wanted), most))
     return fcntl.fcntl(end, fcntl.F_GETPIPE_SZ)
 
 
-__all__ = ["opened"]
+__all__ = ["Pipeable", "opened"]

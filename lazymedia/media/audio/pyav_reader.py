@@ -24,12 +24,13 @@ from av.stream import Discard
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media import system_ffmpeg
-from lazymedia.media.audio import mp4_aac, piped
+from lazymedia.media.audio import mp4_aac, ogg_opus, piped
+from lazymedia.media.audio.aac_in_flv import AacInFlv
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
-from lazymedia.media.audio.formats import OGG, Format
+from lazymedia.media.audio.formats import OGG, OPUS, Format
 from lazymedia.media.audio.header import AudioHeader
-from lazymedia.media.audio.mp4_aac import FRAME, AacTrack
 from lazymedia.media.audio.ogg import links_of, share_a_serial
+from lazymedia.media.audio.piped import Pipeable
 from lazymedia.media.audio.samples import BLOCK
 from lazymedia.media.audio.source import Source
 from lazymedia.media.stopping import checkpoint
@@ -109,8 +110,9 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     are dropped, as FFmpeg does. Samples that pad the last frame stay: an AAC clip may be up to a frame longer than what
     was encoded. Gaps in the time stamps, at the start too, are not filled.
 
-    AAC in an MP4 is decoded many frames at a time where its tables leave no doubt, to the same samples. Then a header
-    that is broken in the video beside it is no error, and a channel that a damaged frame lacks is silent.
+    AAC in an MP4, and Opus in an OGG, are decoded many frames at a time where tables or pages leave no doubt, to the
+    same samples. Then a header that is broken in the video beside it is no error, and a channel that a damaged frame
+    lacks is silent.
 
     A damaged packet is an error, apart from those before the first whole frame of a stream that may begin anywhere
     (ADTS, MPEG). A container that ends early yields what exists, a last frame cut in the middle is an error.
@@ -120,7 +122,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
             on the way. No cause.
         Exception: PyAV's own, where the payload is damaged.
     """
-    track = mp4_aac.find(data) if kind.demuxer == "mov" else None
+    track = _pipeable(data, kind)
     if track is not None and _within(track, limits):
         with piped.opened(track) as blocks:
             first = next(blocks, None)
@@ -133,18 +135,26 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
         yield source
 
 
-def _within(track: AacTrack, limits: Limits) -> bool:
+def _pipeable(data: bytes, kind: Format) -> Pipeable | None:
+    """The track, where it can be decoded many frames at a time."""
+    if kind.demuxer == "mov":
+        aac = mp4_aac.find(data)
+        return None if aac is None else AacInFlv(aac)
+    return ogg_opus.find(data) if kind is OPUS else None
+
+
+def _within(track: Pipeable, limits: Limits) -> bool:
     """Whether nothing that the tables tell is over a limit. FFmpeg's demuxer is to say what is."""
     try:
         check_layout(track.rate, track.channels, limits)
-        check_length(track.frames * FRAME, track.rate, 1, limits)
+        check_length(track.samples, track.rate, 1, limits)
     except UnprocessableMediaError:
         return False
     return True
 
 
 def _calls(
-    track: AacTrack, blocks: Iterable[npt.NDArray[Any]], packets: Callable[[], AbstractContextManager[Source]]
+    track: Pipeable, blocks: Iterable[npt.NDArray[Any]], packets: Callable[[], AbstractContextManager[Source]]
 ) -> Generator[npt.NDArray[Any]]:
     """A track many frames at a time, without what primes the decoder. From where that ends too early, it is read packet
     by packet, which tells what is wrong.
@@ -154,7 +164,7 @@ def _calls(
         done += block.shape[1]
         if done > 0:
             yield block[:, -done:]  # of the first such block a part, of later ones all
-    if done + track.primed < track.frames * FRAME:
+    if done + track.primed < track.samples:
         with packets() as source:
             if (source.rate, source.channels) != (track.rate, track.channels):
                 raise refused(_CHANGE)
@@ -203,7 +213,9 @@ def _promised(stream: Any, kind: Format) -> int | None:
     """Samples per channel that the header promises, where its word is worth something."""
     if not kind.declared_length or stream.duration is None or stream.time_base is None or not stream.rate:
         return None
-    return int(stream.duration * stream.time_base * stream.rate)
+    # FFmpeg 8 takes the time at which an OGG ends for its length, also where it was cut out of a longer recording.
+    begins = max(stream.start_time or 0, 0) if kind.demuxer == "ogg" else 0
+    return int((stream.duration - begins) * stream.time_base * stream.rate)
 
 
 def _check_links(data: bytes, kind: Format) -> None:

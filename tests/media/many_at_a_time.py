@@ -1,0 +1,47 @@
+"""Decodes of many frames at a time beside decodes packet by packet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from lazymedia.errors import UnprocessableMediaError
+from lazymedia.limits import Limits
+from lazymedia.media.audio import AudioMediaIO, piped
+from lazymedia.media.stopping import stopping_when
+
+T = TypeVar("T")
+
+
+def load(clip: bytes, **limits: Any) -> Any:
+    """Mono samples."""
+    return AudioMediaIO(limits=Limits(**limits)).load_bytes(clip)[0]
+
+
+def outcome(clip: bytes) -> Any:
+    """What a decode comes to, to be compared."""
+    try:
+        samples, rate = AudioMediaIO().load_bytes(clip)
+    except UnprocessableMediaError as exc:
+        return str(exc), type(exc.__cause__)
+    return rate, samples.tobytes()
+
+
+def by_packets(function: Callable[..., T], *args: Any) -> T:
+    """Call a function with decodes that go packet by packet, as where there are no pipes."""
+    with patch.object(piped, "_HERE", new=False):
+        return function(*args)
+
+
+def checks(clip: bytes) -> int:
+    """How often a decode could have been stopped: once per call of FFmpeg's, or per packet."""
+    calls = 0
+
+    def check() -> None:
+        nonlocal calls
+        calls += 1
+
+    with stopping_when(check):
+        load(clip)
+    return calls
