@@ -18,7 +18,7 @@ import pytest
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media.audio import mp4_aac, piped
-from lazymedia.media.audio.aac_in_flv import AacInFlv
+from lazymedia.media.audio.aac_in_matroska import AacInMatroska
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.testing.audio import make_audio
 from lazymedia.testing.video import make_video
@@ -127,6 +127,29 @@ def two_tracks() -> bytes:
 
 END_OF_FRAME: Final = b"\xe0"
 """How a frame without a channel begins: nothing comes out of it."""
+
+
+@pytest.mark.parametrize("frames", [1, 2, 31, 32, 33, 300])
+@pytest.mark.parametrize("in_a_chunk", [1, 7, 300])
+def test_ffmpeg_is_handed_the_frames_as_they_are(frames: int, in_a_chunk: int) -> None:
+    """Whatever their sizes are, and wherever they lie."""
+    rng = np.random.default_rng(frames)
+    sizes = rng.choice([1, 2, 100, 8_191, 8_192], frames)
+    wanted = [rng.bytes(size) for size in sizes]
+    chunks = [b"".join(wanted[start : start + in_a_chunk]) for start in range(0, frames, in_a_chunk)]
+    places = 5 + np.cumsum([0, *(len(chunk) + 5 for chunk in chunks)])[:-1]
+    whole, rest = divmod(frames, in_a_chunk)
+    runs = np.array([row for row in ((whole, in_a_chunk), (1, rest)) if all(row)])
+    data = b"".join(b"apart" + chunk for chunk in chunks)
+    track = mp4_aac.AacTrack(48_000, 2, 0, frames, 8_192, b"\x11\x90", data, sizes.astype(">u4"), places, runs)
+
+    made = io.BytesIO(b"".join(AacInMatroska(track).pieces(32 << 10)))
+    with av.open(made, "r", format="matroska") as container:
+        packets = [packet for packet in container.demux() if packet.size]
+
+    assert [bytes(packet) for packet in packets] == [*wanted, wanted[0]]
+    assert made.tell() <= sum(map(len, wanted)) + 8_192 + 2 * frames + 64 * (2 + frames // 32) + 200
+
 
 UNUSUAL: Final[dict[str, Callable[[], bytes]]] = {
     "fragments": lambda: remuxed(CLIP, movflags="frag_keyframe+empty_moov", frag_duration="1000000"),
@@ -295,7 +318,7 @@ def test_a_pipe_is_never_empty_while_ffmpeg_reads(what: str, size: int, monkeypa
     track = mp4_aac.find(USUAL[what]())
     assert track is not None
 
-    with piped.opened(AacInFlv(track)) as blocks:
+    with piped.opened(AacInMatroska(track)) as blocks:
         assert sum(block.shape[1] for block in blocks) == track.frames * mp4_aac.FRAME
 
 

@@ -65,8 +65,6 @@ _MOST_RUNS: Final = 1 << 16
 """Rows of the table of chunks, 24 bytes each once read."""
 _MOST_BYTES: Final = 1 << 13
 """Of a frame: more than 6 channels can have; ISO/IEC 14496-3, 4.5.1.1."""
-_PIECE: Final = 1024
-"""Sizes that are read from their table at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +91,27 @@ class AacTrack:
     _offsets: npt.NDArray[np.unsignedinteger]
     _runs: npt.NDArray[np.int64]
 
-    def __iter__(self) -> Iterator[memoryview]:
-        """Each frame. They end early where one would lie outside the payload."""
-        view = memoryview(self._data)
-        done = 0
-        for offset, count in zip(self._offsets, self._counts(), strict=True):
-            position = int(offset)
-            for start in range(done, done + count, _PIECE):
-                for size in self._sizes[start : min(start + _PIECE, done + count)].tolist():
-                    if position + size > len(view):
-                        return
-                    yield view[position : position + size]
-                    position += size
-            done += count
+    def groups(self, frames: int) -> Iterator[tuple[npt.NDArray[np.int64], list[memoryview]]]:
+        """So many frames at a time: the bytes of each, and all of them in as few pieces as they lie in. They end early
+        where one would lie outside the payload.
+        """
+        view, chunks = memoryview(self._data), zip(self._offsets, self._counts(), strict=True)
+        position = left = 0
+        for start in range(0, self.frames, frames):
+            sizes = self._sizes[start : start + frames].astype(np.int64)
+            ends = [0, *np.cumsum(sizes).tolist()]
+            taken, pieces = 0, []
+            while taken < len(sizes):
+                if left == 0:
+                    offset, left = next(chunks)
+                    position = int(offset)
+                step = min(left, len(sizes) - taken)
+                stop = position + ends[taken + step] - ends[taken]
+                if stop > len(view):
+                    return
+                pieces.append(view[position:stop])
+                taken, left, position = taken + step, left - step, stop
+            yield sizes, pieces
 
     def _counts(self) -> Iterator[int]:
         """Frames of each chunk."""

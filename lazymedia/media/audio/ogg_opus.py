@@ -7,6 +7,7 @@ FFmpeg's demuxer might repair, by going back in the payload, is left to it.
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -73,44 +74,46 @@ class OpusTrack:
 
 def find(data: bytes) -> OpusTrack | None:
     """The recording of an OGG Opus whose pages follow each other without a gap, from its beginning to the end of the
-    payload, and whose times begin with the first sample.
+    payload, and whose times begin where the sound does.
     """
-    found: list[Page] = []
-    for page in pages(data):
-        if len(found) % _CHECKED == 0:
+    granules, stops = array("q"), array("q")
+    first = sound = last = None
+    for number, page in enumerate(pages(data)):
+        if number % _CHECKED == 0:
             checkpoint()
-        if len(found) == _MOST_PAGES or not _follows(page, found):
+        first = first or page
+        if number == _MOST_PAGES or page.granule < -1 or not _follows(page, last, number, first.serial):
             return None
-        found.append(page)
-    # A page whose pattern is damaged, or one within another, would be found by looking for it.
-    if len(found) < 3 or found[-1].stop != len(data) or data.count(b"OggS") != len(found):
+        sound = sound or (page if page.granule > 0 else None)
+        last = page
+        granules.append(page.granule)
+        stops.append(page.stop)
+    if first is None or sound is None or stops[-1] != len(data):
         return None
-    return _track(data, found)
+    # A page whose pattern is damaged, or one within another, would be found by looking for it.
+    if data.count(b"OggS") != len(stops):
+        return None
+    return _track(data, first, sound, (granules, stops))
 
 
-def _follows(page: Page, before: list[Page]) -> bool:
-    number = len(before)
-    last = bool(before) and bool(before[-1].flags & LAST)
-    serial = before[0].serial if before else page.serial
-    first = bool(page.flags & FIRST) == (number == 0)
-    return first and not last and page.number == number and page.serial == serial
+def _follows(page: Page, last: Page | None, number: int, serial: int) -> bool:
+    if bool(page.flags & FIRST) != (last is None) or page.number != number or page.serial != serial:
+        return False
+    return last is None or not last.flags & LAST
 
 
-def _track(data: bytes, found: list[Page]) -> OpusTrack | None:
-    first, tags = found[0], found[1]
-    if first.stop - first.body < _IDENTIFICATION.size or first.granule or tags.granule > 0:
+def _track(data: bytes, first: Page, sound: Page, table: tuple[array[int], array[int]]) -> OpusTrack | None:
+    """Of the first page, the first with sound, and the times and ends of all."""
+    if first.stop - first.body < _IDENTIFICATION.size or first.granule:
         return None
     magic, version, channels, skipped, _, _, family = _IDENTIFICATION.unpack_from(data, first.body)
-    sound = next((page for page in found if page.granule > 0), None)
-    if magic != b"OpusHead" or version != 1 or channels not in {1, 2} or family != 0 or sound is None:
+    if magic != b"OpusHead" or version != 1 or channels not in {1, 2} or family != 0:
         return None
     begins = 0 if sound.flags & LAST else sound.granule - _samples_on(data, sound)
     # Where no packet ends on a page, nothing becomes complete with it.
-    times = np.maximum.accumulate([page.granule for page in found])
+    times, stops = np.maximum.accumulate(table[0]), np.array(table[1])
     samples = int(times[-1]) - skipped - begins
-    if begins < 0 or samples <= 0 or any(page.granule < -1 for page in found):
-        return None
-    return OpusTrack(channels, samples, begins, data, skipped, times, np.array([page.stop for page in found]))
+    return None if begins < 0 or samples <= 0 else OpusTrack(channels, samples, begins, data, skipped, times, stops)
 
 
 def _samples_on(data: bytes, page: Page) -> int:

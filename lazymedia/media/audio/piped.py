@@ -33,8 +33,6 @@ _CALL: Final = (32 << 10, 16 << 10, 8 << 10)
 """Samples per channel that one call decodes: most of a second, in half a millisecond. FFmpeg holds them three times
 over. The most of these is taken that the pipe has room for.
 """
-_CALLS: Final = 3
-"""Calls whose samples are handed on together."""
 
 _OPTIONS: Final = f"protocol_whitelist=pipe:probesize={_AHEAD}:rw_timeout=1000"
 """Nothing but a pipe is opened. What is missing from it for a millisecond is its end: nobody fills it meanwhile."""
@@ -99,17 +97,17 @@ def opened(track: Pipeable) -> Iterator[Iterator[Samples]]:
 
 
 def _blocks(track: Pipeable, feed: _Feed) -> Generator[Samples]:
-    """What some calls give, in one buffer: each step of what is done with it takes the interpreter too."""
-    buffer = np.empty((track.channels, _CALLS * feed.samples), np.float32)
+    """What each call gives, in one buffer, once what is behind it has been decoded too."""
+    buffer = np.empty((track.channels, feed.samples), np.float32)
     done = held = 0
     for frame in _decoded(track, feed):
-        if held == buffer.shape[1]:  # and what is behind it has been decoded too
-            yield buffer
-            held = 0
+        if held:
+            yield buffer[:, :held]
+        held = frame.samples
+        done += held
         for row, plane in zip(buffer, frame.planes, strict=True):
-            row[held : held + frame.samples] = np.frombuffer(plane, np.float32, frame.samples)
-        held += frame.samples
-        done += frame.samples
+            row[:held] = np.frombuffer(plane, np.float32, held)
+        del frame
     if done == track.samples + track.repeated and held > track.repeated:
         yield buffer[:, : held - track.repeated]
 
@@ -126,6 +124,7 @@ def _decoded(track: Pipeable, feed: _Feed) -> Iterator[Any]:
                 return
             done += frame.samples
             yield frame
+            del frame  # or FFmpeg makes the next beside it
     except av.FFmpegError:  # the end, or damage that is met again frame by frame
         return
 

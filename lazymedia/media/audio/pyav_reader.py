@@ -25,7 +25,7 @@ from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media import system_ffmpeg
 from lazymedia.media.audio import mp4_aac, ogg_opus, piped
-from lazymedia.media.audio.aac_in_flv import AacInFlv
+from lazymedia.media.audio.aac_in_matroska import AacInMatroska
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
 from lazymedia.media.audio.formats import OGG, OPUS, Format
 from lazymedia.media.audio.header import AudioHeader
@@ -139,7 +139,7 @@ def _pipeable(data: bytes, kind: Format) -> Pipeable | None:
     """The track, where it can be decoded many frames at a time."""
     if kind.demuxer == "mov":
         aac = mp4_aac.find(data)
-        return None if aac is None else AacInFlv(aac)
+        return None if aac is None else AacInMatroska(aac)
     return ogg_opus.find(data) if kind is OPUS else None
 
 
