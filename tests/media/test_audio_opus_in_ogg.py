@@ -195,6 +195,7 @@ LIES: Final[dict[str, Callable[[], bytes]]] = {
     "the end is later, and not the last page": lambda: last_page(granule=900_000, flags=0),
     "the end is so late that it would be refused": lambda: last_page(granule=1 << 50),
     "the end is as late as can be": lambda: last_page(granule=(1 << 63) - 1),
+    "cut out of the longest recording there can be": lambda: later(CLIP, (1 << 63) - 1 - 864_312),
     "a jump": lambda: changed(CLIP, lambda n, sheet: replace(sheet, granule=sheet.granule + 50_000 * (n > 8))),
     "a jump by one": lambda: changed(CLIP, lambda n, sheet: replace(sheet, granule=sheet.granule + (n > 8))),
     "a jump back": lambda: changed(CLIP, lambda n, sheet: replace(sheet, granule=sheet.granule - 5_000 * (n > 8))),

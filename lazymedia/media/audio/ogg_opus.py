@@ -67,7 +67,7 @@ class OpusTrack:
 
     def _ends(self, samples: int) -> list[int]:
         """Where the pages of each call end; at last, of all."""
-        wanted = np.arange(self.begins + self._skipped + samples, self._times[-1], samples)
+        wanted = self.begins + self._skipped + np.arange(samples, self.samples, samples)
         stops: list[int] = self._stops[np.searchsorted(self._times, wanted)].tolist()
         return [*stops, len(self._data)]
 
@@ -122,7 +122,7 @@ def _samples_on(data: bytes, page: Page) -> int:
     for size in page.table(data):
         stop += size
         if size < _UNFINISHED:
-            total += _samples_in(data[start:stop][:2])
+            total += _samples_in(data[start : min(stop, start + 2)])
             start = stop
     return total
 
