@@ -52,6 +52,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.rounds = 3 if arguments.quick else 15
     arguments.long_rounds = arguments.long_rounds or (1 if arguments.quick else 3)
+    arguments.touched = 0 if arguments.quick else 1 << 30
     arguments.targets = Targets(judged=not arguments.quick)
     print(f"{arguments.backend}, {arguments.tensors} tensors, medians of {arguments.rounds} rounds;", end=" ")
     print(f"of {arguments.long_rounds} for videos and audio\n")

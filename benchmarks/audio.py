@@ -131,7 +131,7 @@ def one(arguments: Namespace, name: str) -> None:
             MAPPED: partial(lazymedia_mapped, data),
         }
         rows |= {label: partial(function, data) for label, function in hand.items() if there or label != _TORCHCODEC}
-        rounds = in_rounds(rows, arguments.long_rounds, touched=0 if arguments.media.quick else 1 << 30)
+        rounds = in_rounds(rows, arguments.long_rounds, touched=arguments.touched)
     rival = best(rounds, hand)
     assert rival is not None
     throughput = {label: 2 / ratio(rounds, label, DIRECT, "wall") for label in (TWO, PROCESSES)}

@@ -103,7 +103,7 @@ def one(arguments: Namespace, title: str, path: Path, *, aims: bool = False) -> 
     else:
         rows[OPENCV] = partial(opencv_frames, path, known.frames_indices)
     del frames
-    rounds = in_rounds(rows, arguments.long_rounds, once=(OPENCV,))
+    rounds = in_rounds(rows, arguments.long_rounds, once=(OPENCV,), touched=arguments.touched)
     rival = best(rounds, _TORCHCODEC) or "PyAV, a seek for each"
     print(
         table(
@@ -153,7 +153,7 @@ def run_eight(arguments: Namespace) -> None:
     if there:
         rows[rival] = lambda: at_once([partial(torchcodec_frames, data, wanted, 1)] * REQUESTS)
         works[rival] = "eight videos, torchcodec"
-    rounds = in_rounds(rows, arguments.long_rounds)
+    rounds = in_rounds(rows, arguments.long_rounds, touched=arguments.touched)
     growths = {name: grows(work, path) for name, work in works.items()}
     shown = [
         (*row, "" if held is None else f"{held:.2f}")
