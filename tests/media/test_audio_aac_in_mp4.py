@@ -6,20 +6,17 @@ import io
 import os
 import random
 import struct
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 import av
 import numpy as np
 import pytest
 
-from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media.audio import mp4_aac, piped
 from lazymedia.media.audio.aac_in_matroska import AacInMatroska
-from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.testing.audio import make_audio
 from lazymedia.testing.video import make_video
 from tests.media.audio_clips import with_packet
@@ -243,73 +240,6 @@ def test_damage_comes_to_the_same(where: str) -> None:
     assert alike > MUTANTS // 4
 
 
-@pytest.mark.parametrize(
-    ("limits", "words"),
-    [
-        ({"max_audio_seconds": 17}, "last 17 seconds"),
-        ({"max_audio_decoded_bytes": 6_700_000}, "decode to 6700000 bytes"),
-        ({"max_audio_channels": 1}, "2 channels"),
-        ({"max_audio_rate": 44_100}, "48000 Hz"),
-    ],
-)
-def test_limits_hold(limits: dict[str, int], words: str) -> None:
-    with pytest.raises(UnprocessableMediaError, match=words) as caught:
-        load(CLIP, **limits)
-
-    assert caught.value.__cause__ is None
-
-
-def open_files() -> list[Path]:
-    return sorted(Path("/proc/self/fd").iterdir())
-
-
-def after(left: int) -> Callable[[], None]:
-    """A check that lets so many pass."""
-    checks = iter(range(left))
-
-    def check() -> None:
-        if next(checks, None) is None:
-            raise DecodeStopped
-
-    return check
-
-
-@pytest.fixture
-def _files_stay() -> Iterator[None]:
-    load(SHORT)
-    before = open_files()
-    yield
-    assert open_files() == before
-
-
-@pytest.mark.usefixtures("_files_stay")
-def test_no_file_stays_open_whatever_ends_a_decode() -> None:
-    load(CLIP)
-    outcome(with_packet(CLIP, 500, b"\xff" * 64))
-    for left in range(8):
-        with stopping_when(after(left)), pytest.raises(DecodeStopped):
-            load(CLIP)
-
-
-@pytest.mark.usefixtures("_files_stay")
-@pytest.mark.parametrize("size", [4_096, 1 << 16, 80_000, 1 << 17])
-def test_a_small_pipe_takes_fewer_frames_or_none(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(piped, "_PIPE", (size, size))
-
-    assert np.array_equal(load(CLIP), by_packets(load, CLIP))
-
-
-@pytest.mark.usefixtures("_files_stay")
-def test_where_no_more_files_may_be_opened_it_goes_packet_by_packet(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> Any:
-        raise OSError(24, "too many open files")
-
-    want = by_packets(load, CLIP)
-    monkeypatch.setattr(os, "pipe", fail)
-
-    assert np.array_equal(load(CLIP), want)
-
-
 @pytest.mark.parametrize("size", [1 << 17, 1 << 18])
 @pytest.mark.parametrize("what", USUAL)
 def test_a_pipe_is_never_empty_while_ffmpeg_reads(what: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,16 +250,6 @@ def test_a_pipe_is_never_empty_while_ffmpeg_reads(what: str, size: int, monkeypa
 
     with piped.opened(AacInMatroska(track)) as blocks:
         assert sum(block.shape[1] for block in blocks) == track.frames * mp4_aac.FRAME
-
-
-def test_decodes_in_many_threads_do_not_meet() -> None:
-    clips = [make_audio(4, 44_100, 1 + seed % 2, format="M4A", seed=seed) for seed in range(6)]
-    want = [by_packets(load, clip) for clip in clips]
-
-    with ThreadPoolExecutor(6) as pool:
-        got = list(pool.map(load, clips * 4))
-
-    assert all(np.array_equal(one, other) for one, other in zip(got, want * 4, strict=True))
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,6 @@ import os
 import random
 import struct
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final
@@ -16,7 +15,6 @@ import av
 import numpy as np
 import pytest
 
-from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media.audio import ogg_opus, piped
 from lazymedia.testing.audio import make_audio, sound
 from tests.media.many_at_a_time import by_packets, checks, load, outcome
@@ -245,38 +243,12 @@ def test_a_file_that_ends_early_comes_to_the_same() -> None:
         assert outcome(clip) == by_packets(outcome, clip)
 
 
-@pytest.mark.parametrize(
-    ("limits", "words"),
-    [
-        ({"max_audio_seconds": 17}, "last 17 seconds"),
-        ({"max_audio_decoded_bytes": 6_700_000}, "decode to 6700000 bytes"),
-        ({"max_audio_channels": 1}, "2 channels"),
-        ({"max_audio_rate": 44_100}, "48000 Hz"),
-    ],
-)
-def test_limits_hold(limits: dict[str, int], words: str) -> None:
-    with pytest.raises(UnprocessableMediaError, match=words) as caught:
-        load(CLIP, **limits)
-
-    assert caught.value.__cause__ is None
-
-
 def test_countless_pages_are_not_read_to_their_end() -> None:
     head, tags, *_ = sheets(SHORT)
     empty = b"".join(Sheet(0, 960, head.serial, 2, b"\3", b"\xf8\xff\xfe").packed() for _ in range(1))
     pages = b"".join(empty[:18] + (2 + number).to_bytes(4, "little") + empty[22:] for number in range(1 << 16))
 
     assert ogg_opus.find(packed([head, tags]) + pages) is None
-
-
-@pytest.mark.parametrize("size", [4_096, 1 << 16, 80_000, 1 << 17])
-@pytest.mark.parametrize("what", ["stereo", "long pages", "short pages"])
-def test_a_small_pipe_takes_fewer_frames_or_none(what: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    clip = USUAL[what]()
-    want = by_packets(load, clip)
-    monkeypatch.setattr(piped, "_PIPE", (size, size))
-
-    assert np.array_equal(load(clip), want)
 
 
 @pytest.mark.parametrize("size", [1 << 17, 1 << 18])
@@ -289,16 +261,6 @@ def test_a_pipe_is_never_empty_while_ffmpeg_reads(what: str, size: int, monkeypa
 
     with piped.opened(track) as blocks:
         assert sum(block.shape[1] for block in blocks) == track.samples
-
-
-def test_decodes_in_many_threads_do_not_meet() -> None:
-    clips = [make_audio(4, 48_000, 1 + seed % 2, format="OPUS", seed=seed) for seed in range(6)]
-    want = [by_packets(load, clip) for clip in clips]
-
-    with ThreadPoolExecutor(6) as pool:
-        got = list(pool.map(load, clips * 4))
-
-    assert all(np.array_equal(one, other) for one, other in zip(got, want * 4, strict=True))
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
