@@ -49,7 +49,7 @@ class Sheet:
 
 def sheets(clip: bytes) -> list[Sheet]:
     return [
-        Sheet(page.flags, page.granule, page.serial, page.number, page.table(clip), clip[page.body : page.stop])
+        Sheet(page.flags, page.granule, page.serial, page.number, page.table, clip[page.body : page.stop])
         for page in pages(clip)
     ]
 

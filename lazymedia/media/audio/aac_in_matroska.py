@@ -39,6 +39,7 @@ class AacInMatroska:
     track: AacTrack
 
     demuxer = "matroska"
+    decoder = "aac"
     repeated = FRAME
     begins = 0
     slack = FRAME // 2 - 1

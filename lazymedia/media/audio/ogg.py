@@ -60,7 +60,7 @@ class Page:
 
     Attributes:
         start: Where it begins.
-        body: Where its packets begin.
+        table: A byte for each 255 bytes of a packet and for what is left; a packet ends with each that is below 255.
         stop: Where it ends.
         flags: `CONTINUED`, `FIRST`, `LAST`.
         granule: What its codec makes of it; -1 where no packet ends on it.
@@ -69,34 +69,41 @@ class Page:
     """
 
     start: int
-    body: int
+    table: bytes
     stop: int
     flags: int
     granule: int
     serial: int
     number: int
 
-    def table(self, data: bytes) -> bytes:
-        """Its table of bytes; a packet ends with each that is below 255."""
-        return data[self.start + _HEAD.size : self.body]
+    @property
+    def body(self) -> int:
+        """Where its packets begin."""
+        return self.start + _HEAD.size + len(self.table)
 
 
 def pages(data: bytes) -> Iterator[Page]:
     """The pages from the start on, as long as each begins where the last one ended, and ends within the payload."""
     start = 0
     while start + _HEAD.size <= len(data):
-        pattern, flags, granule, serial, number, rows = _HEAD.unpack_from(data, start)
-        stop = start + _page_bytes(data, start)
+        pattern, flags, granule, serial, number, _ = _HEAD.unpack_from(data, start)
+        table = _table(data, start)
+        stop = start + _HEAD.size + len(table) + sum(table)
         if pattern != b"OggS\0" or stop > len(data):
             return
-        yield Page(start, start + _HEAD.size + rows, stop, flags, granule, serial, number)
+        yield Page(start, table, stop, flags, granule, serial, number)
         start = stop
 
 
 def _page_bytes(data: bytes, position: int) -> int:
-    """A page is 27 bytes, a table of as many as the last of them tells, and as many as the table adds up to."""
-    table = data[position + 27 : position + 27 + int.from_bytes(data[position + 26 : position + 27])]
-    return 27 + len(table) + sum(table)
+    table = _table(data, position)
+    return _HEAD.size + len(table) + sum(table)
+
+
+def _table(data: bytes, position: int) -> bytes:
+    """As many bytes behind the head as its last byte tells."""
+    start = position + _HEAD.size
+    return data[start : start + int.from_bytes(data[start - 1 : start])]
 
 
 __all__ = ["CONTINUED", "FIRST", "LAST", "MAX_LINKS", "Page", "links_of", "pages", "share_a_serial"]

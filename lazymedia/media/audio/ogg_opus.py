@@ -1,7 +1,10 @@
-"""An OGG that holds one recording of Opus and nothing else, page after page.
+"""An OGG that holds one recording of Opus and nothing else, every packet of which its pages tell the truth of.
 
 Comes in: a payload. Goes out: an `OpusTrack`, or None. Never here: a decoder, or a reading of the unusual: whatever
-FFmpeg's demuxer might repair, by going back in the payload, is left to it.
+FFmpeg's demuxer might repair, skip or refuse is left to it.
+
+That all samples came which the packets' first bytes tell is how a decode through a pipe is known to be whole: an error
+ends it as the end does.
 """
 
 from __future__ import annotations
@@ -10,25 +13,34 @@ import struct
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from lazymedia.media.audio.ogg import FIRST, LAST, Page, pages
+from lazymedia.media.audio.ogg import CONTINUED, FIRST, LAST, Page, pages
 from lazymedia.media.stopping import checkpoint
 
 _RATE: Final = 48_000
 """Hz that Opus is decoded at, whatever was encoded. RFC 7845, section 5.1."""
 _IDENTIFICATION: Final = struct.Struct("<8sBBHIhB")
 """Magic, version, channels, pre-skip, the rate that was encoded, gain, and mapping family. RFC 7845, section 5.1."""
+_WORDS: Final = b"OpusTags"
 _UNFINISHED: Final = 255
 """What a row of a page's table tells of a packet that goes on. RFC 3533, section 5."""
+_SILK, _HYBRID, _CELT = (480, 960, 1920, 2880), (480, 960), (120, 240, 480, 960)
+_FRAME: Final = np.array(3 * _SILK + 2 * _HYBRID + 4 * _CELT)
+"""Samples per channel of a frame, by its configuration. RFC 6716, section 3.1, table 2."""
+_COUNTED: Final = 3
+"""The code of packets that tell how many frames they hold. RFC 6716, section 3.2.5."""
+
 _MOST_PAGES: Final = 1 << 16
 """18 hours of pages of a second."""
-_CHECKED: Final = 1 << 12
-"""Pages from one look at whether the decode was stopped to the next."""
+_LATEST: Final = 1 << 62
+"""A time that sums of times do not come to."""
+_AT_ONCE: Final = 1 << 8
+"""Pages that are judged together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +59,12 @@ class OpusTrack:
     _data: bytes
     _skipped: int
     _times: npt.NDArray[np.int64]
-    """For each page, the samples that are complete with it, the pre-skip among them."""
+    """For each page of sound, the time at which what is complete with it ends, the pre-skip among it."""
     _stops: npt.NDArray[np.int64]
     """Where each ends."""
 
     demuxer = "ogg"
+    decoder = "opus"
     rate = _RATE
     primed = repeated = slack = 0
 
@@ -74,71 +87,144 @@ class OpusTrack:
 
 def find(data: bytes) -> OpusTrack | None:
     """The recording of an OGG Opus whose pages follow each other without a gap, from its beginning to the end of the
-    payload, and whose times begin where the sound does.
+    payload, and whose times are those of its packets.
     """
-    granules, stops = array("q"), array("q")
-    first = sound = last = None
+    try:
+        return _find(data)
+    except (_UnusualError, struct.error, StopIteration):  # the last where there are fewer than two pages
+        return None
+
+
+class _UnusualError(Exception):
+    """The payload is FFmpeg's to read."""
+
+
+def _require(usual: bool) -> None:
+    if not usual:
+        raise _UnusualError
+
+
+def _find(data: bytes) -> OpusTrack:
+    walk = _in_order(data)
+    channels, skipped = _identification(data, next(walk))
+    _pass_words(data, walk)
+    sound = _Sound(data)
+    while batch := list(islice(walk, _AT_ONCE)):
+        checkpoint()
+        sound.add(batch)
+    times, stops = np.array(sound.times), np.array(sound.stops)
+    _require(len(times) > 0 and sound.is_whole())
+    samples = int(times[-1]) - sound.begins - skipped
+    _require(samples > 0)
+    return OpusTrack(channels, samples, sound.begins, data, skipped, np.maximum.accumulate(times), stops)
+
+
+def _in_order(data: bytes) -> Iterator[Page]:
+    """Pages of one stream, each where the last one ended; the last of them ends the payload."""
+    serial, goes_on, number, stop, flags = 0, False, -1, 0, 0
     for number, page in enumerate(pages(data)):
-        if number % _CHECKED == 0:
-            checkpoint()
-        first = first or page
-        if number == _MOST_PAGES or page.granule < -1 or not _follows(page, last, number, first.serial):
-            return None
-        sound = sound or (page if page.granule > 0 else None)
-        last = page
-        granules.append(page.granule)
-        stops.append(page.stop)
-    if first is None or sound is None or stops[-1] != len(data):
-        return None
+        serial = serial if number else page.serial
+        _require(number < _MOST_PAGES and page.number == number and page.serial == serial)
+        _require(bool(page.flags & FIRST) == (number == 0) and not flags & LAST)
+        _require(bool(page.flags & CONTINUED) == goes_on and len(page.table) > 0 and -1 <= page.granule < _LATEST)
+        yield page
+        goes_on, stop, flags = page.table[-1] == _UNFINISHED, page.stop, page.flags
     # A page whose pattern is damaged, or one within another, would be found by looking for it.
-    if data.count(b"OggS") != len(stops):
-        return None
-    return _track(data, first, sound, (granules, stops))
+    _require(not goes_on and stop == len(data) and data.count(b"OggS") == number + 1)
 
 
-def _follows(page: Page, last: Page | None, number: int, serial: int) -> bool:
-    if bool(page.flags & FIRST) != (last is None) or page.number != number or page.serial != serial:
-        return False
-    return last is None or not last.flags & LAST
+def _identification(data: bytes, page: Page) -> tuple[int, int]:
+    """Channels and pre-skip."""
+    magic, version, channels, skipped, _, _, family = _IDENTIFICATION.unpack_from(data, page.body)
+    _require(len(page.table) == 1 and page.table[0] != _UNFINISHED and page.granule == 0)
+    _require(page.stop - page.body >= _IDENTIFICATION.size and magic == b"OpusHead" and version == 1)
+    _require(channels in {1, 2} and family == 0)
+    return channels, skipped
 
 
-def _track(data: bytes, first: Page, sound: Page, table: tuple[array[int], array[int]]) -> OpusTrack | None:
-    """Of the first page, the first with sound, and the times and ends of all."""
-    if first.stop - first.body < _IDENTIFICATION.size or first.granule:
-        return None
-    magic, version, channels, skipped, _, _, family = _IDENTIFICATION.unpack_from(data, first.body)
-    if magic != b"OpusHead" or version != 1 or channels not in {1, 2} or family != 0:
-        return None
-    begins = 0 if sound.flags & LAST else sound.granule - _samples_on(data, sound)
-    # Where no packet ends on a page, nothing becomes complete with it.
-    times, stops = np.maximum.accumulate(table[0]), np.array(table[1])
-    samples = int(times[-1]) - skipped - begins
-    return None if begins < 0 or samples <= 0 else OpusTrack(channels, samples, begins, data, skipped, times, stops)
+def _pass_words(data: bytes, walk: Iterator[Page]) -> None:
+    """The second packet, which nothing stands behind on its last page. RFC 7845, section 3."""
+    first = next(walk)
+    _require(data.startswith(_WORDS, first.body))
+    for page in chain((first,), walk):
+        rows = [number for number, row in enumerate(page.table) if row != _UNFINISHED]
+        _require(page.granule <= 0 and rows in ([], [len(page.table) - 1]))
+        if rows:
+            return
 
 
-def _samples_on(data: bytes, page: Page) -> int:
-    """Samples per channel of the packets that end on a page, the first of which begins on it."""
-    total, start, stop = 0, page.body, page.body
-    for size in page.table(data):
-        stop += size
-        if size < _UNFINISHED:
-            total += _samples_in(data[start : min(stop, start + 2)])
-            start = stop
-    return total
+class _Sound:
+    """The pages with sound, as far as they were added.
 
+    Attributes:
+        begins: The time at which the first packet begins.
+        times: As `OpusTrack` has them; -1 where nothing ends.
+        stops: As `OpusTrack` has them.
+    """
 
-def _samples_in(head: bytes) -> int:
-    """Samples per channel of a packet, by its first two bytes. RFC 6716, sections 3.1 and 3.2.5."""
-    if not head:
-        return 0
-    configuration, code = head[0] >> 3, head[0] & 3
-    if configuration < 12:  # SILK
-        frame = (480, 960, 1920, 2880)[configuration & 3]
-    elif configuration < 16:  # hybrid
-        frame = (480, 960)[configuration & 1]
-    else:  # CELT
-        frame = 120 << (configuration & 3)
-    return frame * (head[1] & 0x3F if code == 3 and len(head) > 1 else min(code, 1) + 1)
+    def __init__(self, data: bytes) -> None:
+        self.begins = 0
+        self.times, self.stops = array("q"), array("q")
+        self._bytes = np.frombuffer(data, np.uint8)
+        self._time: int | None = None
+        self._open = np.empty(0, np.int64)
+        """Samples of the packet that goes on behind the last page."""
+        self._last = 0
+        """Samples of the last packet."""
+        self._trimmed = False
+
+    def add(self, batch: list[Page]) -> None:
+        """Raises:
+        _UnusualError: A packet is empty, or a time is not that of the packets.
+        """
+        rows = np.frombuffer(b"".join(page.table for page in batch), np.uint8)
+        counts = [len(page.table) for page in batch]
+        ends = rows != _UNFINISHED
+        samples = np.concatenate((self._open, self._samples(batch, rows, ends, counts)))
+        ended = samples[: np.count_nonzero(ends)]
+        self._open = samples[len(ended) :]
+        self._last = int(ended[-1]) if len(ended) else self._last
+        page_of = np.repeat(np.arange(len(batch)), counts)[ends]
+        on_page = np.bincount(page_of, ended, len(batch)).astype(np.int64)
+        for page, more in zip(batch, on_page.tolist(), strict=True):
+            self._judge(page, more)
+            self.times.append(page.granule)
+            self.stops.append(page.stop)
+
+    def is_whole(self) -> bool:
+        """Whether every packet is heard, the last one at least in part."""
+        return self._time is not None and 0 <= self._time - self.times[-1] < (self._last if self._trimmed else 1)
+
+    def _judge(self, page: Page, more: int) -> None:
+        if more == 0:
+            _require(page.granule == -1)
+            return
+        if self._time is None:
+            # FFmpeg takes it for the beginning where the first page is the last one too.
+            self._time = self.begins = 0 if page.flags & LAST else page.granule - more
+            _require(self.begins >= 0)
+        self._time += more
+        self._trimmed = bool(page.flags & LAST)
+        _require(self._trimmed or page.granule == self._time)
+
+    def _samples(
+        self, batch: list[Page], rows: npt.NDArray[np.uint8], ends: npt.NDArray[np.bool_], counts: list[int]
+    ) -> npt.NDArray[np.int64]:
+        """Samples per channel of the packets that begin on these pages. RFC 6716, sections 3.1 and 3.2."""
+        starts = np.flatnonzero(np.concatenate(([len(self._open) == 0], ends[:-1])))
+        before = np.cumsum(rows, dtype=np.int64) - rows
+        firsts = np.cumsum([0, *counts[:-1]])
+        places = before + np.repeat([page.body for page in batch] - before[firsts], counts)
+        sizes, places = rows[starts], places[starts]
+        _require(not len(sizes) or int(sizes.min()) > 0)
+        head = self._bytes[places]
+        is_counted = head & 3 == _COUNTED
+        _require(bool((sizes[is_counted] > 1).all()))
+        told = self._bytes[np.minimum(places + 1, len(self._bytes) - 1)] & 0x3F
+        frames = np.where(is_counted, told, np.minimum(head & 3, 1) + 1)
+        _require(not len(frames) or int(frames.min()) > 0)
+        samples: npt.NDArray[np.int64] = _FRAME[head >> 3] * frames.astype(np.int64)
+        return samples
 
 
 __all__ = ["OpusTrack", "find"]

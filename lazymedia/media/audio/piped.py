@@ -34,8 +34,10 @@ _CALL: Final = (32 << 10, 16 << 10, 8 << 10)
 over. The most of these is taken that the pipe has room for.
 """
 
-_OPTIONS: Final = f"protocol_whitelist=pipe:probesize={_AHEAD}:rw_timeout=1000"
-"""Nothing but a pipe is opened. What is missing from it for a millisecond is its end: nobody fills it meanwhile."""
+_OPTIONS: Final = f"protocol_whitelist=pipe:probesize={_AHEAD}:rw_timeout=1000:max_streams=64:codec_whitelist="
+"""Nothing but a pipe is opened, and nothing but the track decoded, when a picture stands among the words of an OGG
+neither. What is missing from the pipe for a millisecond is its end: nobody fills it meanwhile.
+"""
 
 _HERE: Final = sys.platform == "linux" and "amovie" in av.filter.filters_available
 
@@ -45,6 +47,7 @@ class Pipeable(Protocol):
 
     Attributes:
         demuxer: FFmpeg's name of the container.
+        decoder: FFmpeg's name of what decodes it.
         rate: Hz.
         channels: At most 7.
         primed: Samples at the start that are none of the clip's, for the caller to drop.
@@ -56,6 +59,8 @@ class Pipeable(Protocol):
 
     @property
     def demuxer(self) -> str: ...
+    @property
+    def decoder(self) -> str: ...
     @property
     def rate(self) -> int: ...
     @property
@@ -99,8 +104,11 @@ def opened(track: Pipeable) -> Iterator[Iterator[Samples]]:
 def _blocks(track: Pipeable, feed: _Feed) -> Generator[Samples]:
     """What each call gives, in one buffer, once what is behind it has been decoded too."""
     buffer = np.empty((track.channels, feed.samples), np.float32)
+    promised = track.samples + track.repeated
     done = held = 0
     for frame in _decoded(track, feed):
+        if done + frame.samples > promised:
+            return
         if held:
             yield buffer[:, :held]
         held = frame.samples
@@ -108,7 +116,7 @@ def _blocks(track: Pipeable, feed: _Feed) -> Generator[Samples]:
         for row, plane in zip(buffer, frame.planes, strict=True):
             row[:held] = np.frombuffer(plane, np.float32, held)
         del frame
-    if done == track.samples + track.repeated and held > track.repeated:
+    if done == promised and held > track.repeated:
         yield buffer[:, : held - track.repeated]
 
 
@@ -116,7 +124,7 @@ def _decoded(track: Pipeable, feed: _Feed) -> Iterator[Any]:
     """The frame of samples that each call gives."""
     done = 0
     try:
-        _kept, sink = _graph(track.demuxer, feed)
+        _kept, sink = _graph(track, feed)
         while feed.holds_a_call():
             checkpoint()
             frame = sink.pull()
@@ -139,12 +147,13 @@ def _is_next(frame: Any, track: Pipeable, done: int) -> bool:
     return bool(abs(frame.pts * frame.time_base * track.rate - track.begins - done) <= track.slack)
 
 
-def _graph(demuxer: str, feed: _Feed) -> tuple[Any, Any]:
+def _graph(track: Pipeable, feed: _Feed) -> tuple[Any, Any]:
     """What decodes, and where its samples come out; the latter does not keep the former."""
     feed.fill()
     graph = av.filter.Graph()
     graph.threads = 1
-    source = graph.add("amovie", filename=f"pipe:{feed.end}", f=demuxer, dec_threads="1", format_opts=_OPTIONS)
+    options = {"filename": f"pipe:{feed.end}", "f": track.demuxer, "format_opts": _OPTIONS + track.decoder}
+    source = graph.add("amovie", **options, dec_threads="1")
     gather = graph.add("asetnsamples", n=str(feed.samples), p="0")
     sink = graph.add("abuffersink")
     graph.link_nodes(source, gather, sink).configure()
@@ -170,14 +179,15 @@ class _Feed:
     @classmethod
     def of(cls, track: Pipeable) -> _Feed | None:
         """None where the system gives no pipe that is large enough."""
+        wanted = {samples: track.most_bytes(samples) + 2 * _AHEAD for samples in _CALL}
         try:
             ends = os.pipe()
         except OSError:  # too many files are open
             return None
         for end in ends:
             os.set_blocking(end, False)
-        room = _widened(ends[1], track.most_bytes(_CALL[-1]) + 2 * _AHEAD) - 2 * _AHEAD
-        samples = next((samples for samples in _CALL if track.most_bytes(samples) <= room), 0)
+        room = _widened(ends[1], min(wanted.values()))
+        samples = next((samples for samples, size in wanted.items() if size <= room), 0)
         feed = cls(ends, track.pieces(samples) if samples else iter(()), samples)
         if not samples:
             feed.close()

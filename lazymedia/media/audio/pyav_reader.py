@@ -213,9 +213,17 @@ def _promised(stream: Any, kind: Format) -> int | None:
     """Samples per channel that the header promises, where its word is worth something."""
     if not kind.declared_length or stream.duration is None or stream.time_base is None or not stream.rate:
         return None
-    # FFmpeg 8 takes the time at which an OGG ends for its length, also where it was cut out of a longer recording.
-    begins = max(stream.start_time or 0, 0) if kind.demuxer == "ogg" else 0
-    return int((stream.duration - begins) * stream.time_base * stream.rate)
+    length = stream.duration - _before_the_first(stream, kind)
+    return int(length * stream.time_base * stream.rate) if length > 0 else None
+
+
+def _before_the_first(stream: Any, kind: Format) -> int:
+    """What FFmpeg 8 counts to the length of an Opus in OGG: its pre-skip, and the time at which it begins where it was
+    cut out of a longer recording.
+    """
+    if kind is not OPUS:
+        return 0
+    return max(stream.start_time or 0, 0) + int.from_bytes((stream.codec_context.extradata or b"")[10:12], "little")
 
 
 def _check_links(data: bytes, kind: Format) -> None:
