@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import os
 import random
@@ -9,13 +10,16 @@ import struct
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import av
 import numpy as np
 import pytest
 
+from lazymedia.limits import Limits
 from lazymedia.media.audio import ogg_opus, piped
+from lazymedia.media.audio.outline import outline
 from lazymedia.testing.audio import make_audio, sound
 from tests.media.many_at_a_time import by_packets, checks, load, outcome
 from tests.media.ogg_pages import CONTINUED, LAST, Sheet, changed, laid_out, packed, replace, sheets
@@ -46,6 +50,12 @@ CLIP: Final = make_audio(18, 48_000, 2, format="OPUS")
 SHORT: Final = make_audio(1.2, 16_000, 1, format="OPUS")
 
 
+SILENCE: Final = b"\xf8\xff\xfe"
+"""A packet of 960 samples."""
+CLIP_OF_TONES: Final = packed(sheets(CLIP)[:-1])
+"""Its last page is full, and trims nothing."""
+
+
 def later(clip: bytes, samples: int) -> bytes:
     """As if cut out of a longer recording."""
     return changed(clip, lambda _, sheet: replace(sheet, granule=sheet.granule + samples if sheet.granule > 0 else 0))
@@ -63,10 +73,9 @@ def with_head(clip: bytes, place: int, layout: str, value: int) -> bytes:
     return changed(clip, change)
 
 
-def with_picture(clip: bytes) -> bytes:
-    """Words so long that they take several pages."""
+def with_words(clip: bytes, words: bytes) -> bytes:
+    """Other words, on as many pages as they take."""
     identification, tags, *sound_ = sheets(clip)
-    words = tags.body + bytes(150_000)
     table = b"\xff" * (len(words) // 255) + bytes([len(words) % 255])
     made: list[Sheet] = []
     for start in range(0, len(table), 255):
@@ -76,6 +85,17 @@ def with_picture(clip: bytes) -> bytes:
         granule = 0 if start + 255 >= len(table) else -1
         made.append(Sheet(flags, granule, tags.serial, 1 + len(made), rows, words[place : place + sum(rows)]))
     return packed([identification, *made, *(replace(sheet, number=sheet.number + len(made) - 1) for sheet in sound_)])
+
+
+def picture(side: int, count: int = 1) -> bytes:
+    """Words that hold GIFs so wide and high, of a few bytes each, whose size only they tell. RFC 7845, section 5.2, and
+    RFC 9639, section 8.8.
+    """
+    gif = b"GIF89a" + struct.pack("<HH", side, side) + b"\x80\0\0\0\0\0\xff\xff\xff"
+    gif += b"," + struct.pack("<HHHH", 0, 0, 1, 1) + b"\0\2\2\x44\1\0;"
+    block = struct.pack(">II9sIIIIII", 3, 9, b"image/gif", 0, 0, 0, 0, 0, len(gif)) + gif
+    word = b"METADATA_BLOCK_PICTURE=" + base64.b64encode(block)
+    return b"OpusTags" + struct.pack("<II", 0, count) + count * (struct.pack("<I", len(word)) + word)
 
 
 def on_page(page: int, **values: Any) -> bytes:
@@ -100,11 +120,13 @@ USUAL: Final[dict[str, Callable[[], bytes]]] = {
     "a page of nothing but a frame": partial(by_ffmpeg, seconds=0.005),
     "packets cut by pages": lambda: laid_out(CLIP, 7),
     "cut out of a longer recording": lambda: later(CLIP, 987_654_321),
-    "a picture among the words": lambda: with_picture(CLIP),
+    "words on several pages": lambda: with_words(CLIP, sheets(CLIP)[1].body + bytes(150_000)),
     "louder": lambda: with_head(CLIP, 16, "<h", 600),
     "an encoder that skips less": lambda: with_head(CLIP, 10, "<H", 100),
     "an encoder that skips more than a packet": lambda: with_head(CLIP, 10, "<H", 3_840),
-    "no last page": lambda: packed(sheets(CLIP)[:-1]),
+    "no last page": lambda: CLIP_OF_TONES,
+    "all but a sample of the last packet trimmed": lambda: trimmed(959),
+    "a picture that nobody decodes": lambda: with_words(CLIP, picture(500)),
 }
 
 
@@ -147,10 +169,40 @@ UNUSUAL: Final[dict[str, Callable[[], bytes]]] = {
     "times below zero": lambda: changed(CLIP, lambda n, sheet: replace(sheet, granule=-2) if n == 7 else sheet),
     "less than is skipped": lambda: later(SHORT, -48_000),
     "no sound": lambda: packed(sheets(CLIP)[:2]),
+    "an identification that never ends": lambda: packed(
+        [replace(sheets(CLIP)[0], table=b"\xff", body=sheets(CLIP)[0].body.ljust(255, b"\0")), *sheets(CLIP)[1:]]
+    ),
+    "sound on the page of the words": lambda: on_page(
+        1, table=sheets(CLIP)[1].table + b"\3", body=sheets(CLIP)[1].body + SILENCE
+    ),
+    "a packet that is empty": lambda: on_page(6, table=sheets(CLIP)[6].table + b"\0"),
+    "an empty packet at the end": lambda: last_page(table=sheets(CLIP)[-1].table + b"\0"),
+    "a page of an empty packet at the end": lambda: CLIP_OF_TONES + tail(CLIP_OF_TONES, b"\0", b""),
+    "sound behind the last time": lambda: CLIP_OF_TONES + tail(CLIP_OF_TONES, b"\3" * 50, SILENCE * 50),
+    "a last page that tells no time": lambda: CLIP_OF_TONES + tail(CLIP_OF_TONES, b"\3", SILENCE, granule=-1),
+    "a packet of no frames": lambda: with_packet(3, b"\xff\x00"),
+    "a page of nothing": lambda: CLIP_OF_TONES + tail(CLIP_OF_TONES, b"", b""),
+    "a last page that trims more than a packet": lambda: last_page(granule=860_000),
+    "a last page that trims all of a packet": lambda: trimmed(960),
     "nothing but skipped sound": lambda: packed(
         [*sheets(SHORT)[:2], Sheet(LAST, 100, sheets(SHORT)[0].serial, 2, b"\3", b"\xf8\xff\xfe")]
     ),
 }
+
+
+def tail(clip: bytes, table: bytes, body: bytes, **values: Any) -> bytes:
+    """One page more, of the same time as the last one."""
+    last = sheets(clip)[-1]
+    return replace(last, flags=0, number=last.number + 1, table=table, body=body, **values).packed()
+
+
+def trimmed(samples: int) -> bytes:
+    """Less of the last packet is to be heard."""
+    last = len(sheets(CLIP_OF_TONES)) - 1
+    return changed(
+        CLIP_OF_TONES,
+        lambda n, sheet: replace(sheet, flags=LAST, granule=sheet.granule - samples) if n == last else sheet,
+    )
 
 
 def hiding(sheet: Sheet) -> Sheet:
@@ -173,8 +225,9 @@ def with_packet(number: int, head: bytes) -> bytes:
     def change(page: int, sheet: Sheet) -> Sheet:
         if page != 6:
             return sheet
-        ends = np.cumsum([0, *sheet.table]).tolist()
-        start = ends[number]
+        places = np.cumsum([0, *sheet.table]).tolist()
+        starts = [0, *(places[row + 1] for row, size in enumerate(sheet.table) if size < 255)]
+        start = starts[number]
         return replace(sheet, body=sheet.body[:start] + head + sheet.body[start + len(head) :])
 
     return changed(CLIP, change)
@@ -202,7 +255,7 @@ LIES: Final[dict[str, Callable[[], bytes]]] = {
     "all that is skipped": lambda: with_head(CLIP, 10, "<H", 0xFFFF),
     "a packet of no known length": lambda: with_packet(3, b"\xff\xff"),
     "a packet of other frames": lambda: with_packet(3, b"\x00"),
-    "the last packet of a page is another": lambda: with_packet(97, b"\xff\x00"),
+    "the last packet of a page is another": lambda: with_packet(49, b"\xff\x00"),
     "a checksum that is wrong": lambda: CLIP.replace(sheets(CLIP)[6].body[500:520], bytes(20)),
     "a page that continues nothing": lambda: on_page(6, flags=CONTINUED),
     "a packet that is never continued": unfinished,
@@ -241,6 +294,43 @@ def test_a_file_that_ends_early_comes_to_the_same() -> None:
     for number in range(1, len(whole), 3):
         clip = packed(whole[:number])
         assert outcome(clip) == by_packets(outcome, clip)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of memory is Linux's to tell")
+def test_pictures_among_the_words_cost_nothing() -> None:
+    """A GIF of 90 bytes would be decoded to a gigabyte."""
+    clip = with_words(SHORT, picture(16_000))
+    assert ogg_opus.find(clip) is not None
+    with av.open(io.BytesIO(clip), "r") as container:
+        assert len(container.streams.video) == 1
+
+    load(SHORT)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
+    load(clip)
+    assert resident("VmHWM") - before < 100_000
+
+
+def resident(field: str) -> int:
+    """KiB."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1])
+
+
+@pytest.mark.parametrize("what", ["stereo", "cut out of a longer recording", "an encoder that skips less"])
+def test_a_limit_of_just_its_length_lets_it_pass_by_either_way(what: str) -> None:
+    clip = USUAL[what]()
+    just = partial(load, max_audio_seconds=len(load(clip)) / 48_000)
+
+    assert np.array_equal(just(clip), by_packets(just, clip))
+
+
+def test_a_clip_that_claims_to_end_before_it_begins_has_no_length() -> None:
+    clip = changed(CLIP, lambda n, sheet: replace(sheet, granule=5_000 if n > 2 else 100_000 * (n == 2)))
+    told = outline(clip, Limits())
+
+    assert told is not None
+    assert told.samples is None
 
 
 def test_countless_pages_are_not_read_to_their_end() -> None:

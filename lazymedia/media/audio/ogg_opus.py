@@ -174,9 +174,7 @@ class _Sound:
         self._trimmed = False
 
     def add(self, batch: list[Page]) -> None:
-        """Raises:
-        _UnusualError: A packet is empty, or a time is not that of the packets.
-        """
+        """Judge more pages: no packet may be empty, and every time is to be that of the packets."""
         rows = np.frombuffer(b"".join(page.table for page in batch), np.uint8)
         counts = [len(page.table) for page in batch]
         ends = rows != _UNFINISHED
