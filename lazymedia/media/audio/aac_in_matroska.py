@@ -102,8 +102,8 @@ def _row(sizes: npt.NDArray[np.int64]) -> bytes:
     """One less than the frames, and the sizes of all but the last: of the first, and by how much each is larger than
     the one before.
     """
-    values = np.diff(sizes[:-1], prepend=0)
-    values[1:] += _LEVEL
+    values = sizes[:-1].copy()
+    values[1:] += _LEVEL - sizes[:-2]
     return bytes([len(values)]) + (values | _SIZE).astype(">u2").tobytes()
 
 

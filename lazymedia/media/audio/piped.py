@@ -144,7 +144,9 @@ def _is_next(frame: Any, track: Pipeable, done: int) -> bool:
     shape = (frame.sample_rate, frame.layout.nb_channels, frame.format.name)
     if shape != (track.rate, track.channels, "fltp") or frame.pts is None:
         return False
-    return bool(abs(frame.pts * frame.time_base * track.rate - track.begins - done) <= track.slack)
+    tick = frame.time_base  # in whole numbers: fractions would take a tenth of the time that this thread has to itself
+    ahead = frame.pts * tick.numerator * track.rate - (track.begins + done) * tick.denominator
+    return bool(abs(ahead) <= track.slack * tick.denominator)
 
 
 def _graph(track: Pipeable, feed: _Feed) -> tuple[Any, Any]:
@@ -216,7 +218,8 @@ class _Feed:
         """Whether FFmpeg will not come to the end of what there is before it has decoded the next frames. Each time is
         for another call.
         """
-        self.fill()
+        if not self._calls or self._calls[0] + _AHEAD > self._written:
+            self.fill()
         return self._entry < 0 or (bool(self._calls) and self._calls.popleft() + _AHEAD <= self._written)
 
     def close(self) -> None:

@@ -36,11 +36,11 @@ def to_mono(block: npt.NDArray[Any]) -> Samples:
     long. Of two channels this is ``0.5 * (left + right)``, which is exact for integer PCM of up to 23 bits. FFmpeg's
     own mix to mono is not used anywhere: it scales and is louder.
     """
-    channels = len(block)
-    if channels == 1 and block.dtype.kind == "f":
+    channels, is_float = len(block), block.dtype.kind == "f"
+    if channels == 1 and is_float:
         only: Samples = block[0].astype(np.float32, copy=False)
         return only
-    scale, silence = _INTEGERS.get(block.dtype.name, (1.0, 0))
+    scale, silence = (1.0, 0) if is_float else _INTEGERS[block.dtype.name]
     # Integers become floats on the way: as many passes over memory as floats take, and not one more.
     mixed: Samples = block[0].astype(np.float32) if channels == 1 else np.add(block[0], block[1], dtype=np.float32)
     for channel in block[2:]:
