@@ -27,7 +27,7 @@ pytestmark = [
 
 @cache
 def clip(format_: str) -> bytes:
-    """27 calls, the last of which is short."""
+    """Of many calls, the last of which is short."""
     return make_audio(18, 48_000, 2, format=format_)
 
 

@@ -44,6 +44,7 @@ class AacInMatroska:
     begins = 0
     slack = FRAME // 2 - 1
     """Times are in ms."""
+    most = 64 << 10
 
     @property
     def rate(self) -> int:

@@ -29,9 +29,9 @@ much until a user's pipes hold 64 MiB, then less.
 """
 _AHEAD: Final = 1 << 15
 """Bytes that FFmpeg may read beyond the samples that come out."""
-_CALL: Final = (32 << 10, 16 << 10, 8 << 10)
-"""Samples per channel that one call decodes: most of a second, in half a millisecond. FFmpeg holds them three times
-over. The most of these is taken that the pipe has room for.
+_CALL: Final = (64 << 10, 32 << 10, 16 << 10, 8 << 10)
+"""Samples per channel that one call decodes: a second or two, in a millisecond or two. FFmpeg holds them three times
+over. The most of these is taken that the track may have and the pipe has room for.
 """
 
 _OPTIONS: Final = f"protocol_whitelist=pipe:probesize={_AHEAD}:rw_timeout=1000:max_streams=64:codec_whitelist="
@@ -55,6 +55,7 @@ class Pipeable(Protocol):
         repeated: Samples that come out behind them, and are dropped here.
         begins: The time of the first that comes out, in samples.
         slack: Samples by which the times of a container may be wrong.
+        most: Samples per channel for one call, as far as memory goes.
     """
 
     @property
@@ -75,6 +76,8 @@ class Pipeable(Protocol):
     def begins(self) -> int: ...
     @property
     def slack(self) -> int: ...
+    @property
+    def most(self) -> int: ...
 
     def most_bytes(self, samples: int) -> int:
         """Bytes that FFmpeg may have to read for a call of so many samples."""
@@ -181,7 +184,7 @@ class _Feed:
     @classmethod
     def of(cls, track: Pipeable) -> _Feed | None:
         """None where the system gives no pipe that is large enough."""
-        wanted = {samples: track.most_bytes(samples) + 2 * _AHEAD for samples in _CALL}
+        wanted = {samples: track.most_bytes(samples) + 2 * _AHEAD for samples in _CALL if samples <= track.most}
         try:
             ends = os.pipe()
         except OSError:  # too many files are open
