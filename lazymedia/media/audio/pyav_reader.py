@@ -140,7 +140,7 @@ def _pipeable(data: bytes, kind: Format) -> Pipeable | None:
     if kind.demuxer == "mov":
         aac = mp4_aac.find(data)
         return None if aac is None else AacInMatroska(aac)
-    return ogg_opus.find(data) if kind is OPUS else None
+    return ogg_opus.find(data) if kind == OPUS else None
 
 
 def _within(track: Pipeable, limits: Limits) -> bool:
@@ -221,7 +221,7 @@ def _before_the_first(stream: Any, kind: Format) -> int:
     """What FFmpeg 8 counts to the length of an Opus in OGG: its pre-skip, and the time at which it begins where it was
     cut out of a longer recording.
     """
-    if kind is not OPUS:
+    if kind != OPUS:
         return 0
     return max(stream.start_time or 0, 0) + int.from_bytes((stream.codec_context.extradata or b"")[10:12], "little")
 
