@@ -44,21 +44,17 @@ class Elsewhere:
 Rounds: TypeAlias = "list[dict[str, Cost]]"
 
 
-def in_rounds(
-    rows: Mapping[str, Callable[[], object]], rounds: int, *, once: Collection[str] = (), touched: int = 0
-) -> Rounds:
-    """Every row once in each round, one after the other; those in ``once`` in the first round only.
+def in_rounds(rows: Mapping[str, Callable[[], object]], rounds: int, *, touched: int = 0) -> Rounds:
+    """Every row once in each round, one after the other.
 
     Before each, this process touches so many bytes and gives them back. On a virtual machine whose host takes back what
     is free, new memory costs twenty times as much (2.4 s by 0.1 s per GiB), and would be charged to whichever row wants
     it first.
     """
     measured: Rounds = []
-    for number in range(rounds):
+    for _ in range(rounds):
         measured.append({})
         for name, row in rows.items():
-            if number and name in once:
-                continue
             np.ones(touched, np.uint8)
             wall, cpu = time.perf_counter(), time.process_time()
             given = row()
@@ -70,14 +66,12 @@ def in_rounds(
 
 def middle(rounds: Rounds, name: str, kind: Kind) -> float:
     """The median of a row's cost."""
-    return median(costs[name].of(kind) for costs in rounds if name in costs)
+    return median(costs[name].of(kind) for costs in rounds)
 
 
 def ratio(rounds: Rounds, name: str, against: str, kind: Kind) -> float:
-    """The median, over the rounds that have both, of one row's cost by another's."""
-    return median(
-        costs[name].of(kind) / costs[against].of(kind) for costs in rounds if name in costs and against in costs
-    )
+    """The median, over the rounds, of one row's cost by another's."""
+    return median(costs[name].of(kind) / costs[against].of(kind) for costs in rounds)
 
 
 def best(rounds: Rounds, names: Collection[str]) -> str | None:

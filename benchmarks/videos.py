@@ -103,7 +103,7 @@ def one(arguments: Namespace, title: str, path: Path, *, aims: bool = False) -> 
     else:
         rows[OPENCV] = partial(opencv_frames, path, known.frames_indices)
     del frames
-    rounds = in_rounds(rows, arguments.long_rounds, once=(OPENCV,), touched=arguments.touched)
+    rounds = in_rounds(rows, arguments.long_rounds, touched=arguments.touched)
     rival = best(rounds, _TORCHCODEC) or "PyAV, a seek for each"
     print(
         table(
