@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lazymedia.media.audio.usual import UnusualError, require
 from lazymedia.media.boxes import Span, boxes
 
 Box: TypeAlias = "dict[bytes, Span]"
@@ -124,17 +125,8 @@ def find(data: bytes) -> AacTrack | None:
     """
     try:
         return _find(data)
-    except (_UnusualError, KeyError, IndexError, struct.error):
+    except (UnusualError, KeyError, IndexError, struct.error):
         return None
-
-
-class _UnusualError(Exception):
-    """The payload is FFmpeg's to read."""
-
-
-def _require(usual: bool) -> None:
-    if not usual:
-        raise _UnusualError
 
 
 class _Boxes:
@@ -148,29 +140,29 @@ class _Boxes:
         found = []
         for kind, body in boxes(self.data, span):
             self._left -= 1
-            _require(self._left > 0 and kind in types)
+            require(self._left > 0 and kind in types)
             if kind in _OPAQUE:
-                _require(all(self.data.find(name, *body) < 0 for name in _HEEDED))
+                require(all(self.data.find(name, *body) < 0 for name in _HEEDED))
             found.append((kind, body))
         return found
 
     def inside(self, span: Span, types: frozenset[bytes]) -> Box:
         """Each of them the only one of its type."""
         found = self.all_of(span, types)
-        _require(len({kind for kind, _ in found}) == len(found))
+        require(len({kind for kind, _ in found}) == len(found))
         return dict(found)
 
 
 def _find(data: bytes) -> AacTrack | None:
     file = _Boxes(data)
     movies = [span for kind, span in file.all_of((0, len(data)), _TOP) if kind == b"moov"]
-    _require(len(movies) == 1)
+    require(len(movies) == 1)
     (first, header), *others = file.all_of(movies[0], _MOVIE)
-    _require(first == b"mvhd" and all(kind != b"mvhd" for kind, _ in others))
+    require(first == b"mvhd" and all(kind != b"mvhd" for kind, _ in others))
     (movie_scale, _) = _times(data, header)
     tracks = [_Tables.of(file, span) for kind, span in others if kind == b"trak"]
     heard = [track for track in tracks if not _is_silent(data, track)]
-    _require(len(heard) == 1)
+    require(len(heard) == 1)
     return _track(file, heard[0], movie_scale)
 
 
@@ -186,7 +178,7 @@ class _Tables:
     @classmethod
     def of(cls, file: _Boxes, span: Span) -> _Tables:
         track = file.inside(span, _TRACK)
-        _require(all(file.data.find(b"hdlr", *track[kind]) < 0 for kind in _OPAQUE & track.keys()))
+        require(all(file.data.find(b"hdlr", *track[kind]) < 0 for kind in _OPAQUE & track.keys()))
         media = file.inside(track[b"mdia"], _MEDIA)
         inner = file.inside(media[b"minf"], _INNER)
         edits = file.inside(track[b"edts"], _EDITS)[b"elst"] if b"edts" in track else None
@@ -198,9 +190,9 @@ def _is_silent(data: bytes, track: _Tables) -> bool:
     if handler == b"soun":
         return False
     description = track.samples[b"stsd"]
-    _require(all(data.find(name, *description) < 0 for name in _HEEDED))
+    require(all(data.find(name, *description) < 0 for name in _HEEDED))
     # FFmpeg goes by the description where the handler is none that it knows.
-    _require(handler == b"vide" or (handler, _name(data, description, 12)) in _SILENT)
+    require(handler == b"vide" or (handler, _name(data, description, 12)) in _SILENT)
     return True
 
 
@@ -213,21 +205,21 @@ def _times(data: bytes, header: Span) -> tuple[int, int]:
     """Ticks per second, and the duration in them, of a movie or a track. ISO/IEC 14496-12, 8.2.2 and 8.4.2."""
     version = data[header[0]]
     scale, duration = struct.unpack_from(">IQ" if version else ">II", data, header[0] + (20 if version else 12))
-    _require(version <= 1 and scale > 0)
+    require(version <= 1 and scale > 0)
     return int(scale), int(duration)
 
 
 def _track(file: _Boxes, track: _Tables, movie_scale: int) -> AacTrack:
     data, tables = file.data, track.samples
-    _require(tables.keys() <= _HEARD_SAMPLES and (b"stco" in tables) != (b"co64" in tables))
-    _require(_one_reference(data, file.inside(track.inner[b"dinf"], _REFERENCES)[b"dref"]))
+    require(tables.keys() <= _HEARD_SAMPLES and (b"stco" in tables) != (b"co64" in tables))
+    require(_one_reference(data, file.inside(track.inner[b"dinf"], _REFERENCES)[b"dref"]))
     config = _description(file, tables[b"stsd"])
     index, channels = _configuration(config)
     rate = _RATES[index]
     scale, duration = _times(data, track.media[b"mdhd"])
     sizes = _sizes(data, tables[b"stsz"])
-    _require(scale == rate and -FRAME < duration - len(sizes) * FRAME <= FRAME)
-    _require(_steps(data, tables[b"stts"], len(sizes)))
+    require(scale == rate and -FRAME < duration - len(sizes) * FRAME <= FRAME)
+    require(_steps(data, tables[b"stts"], len(sizes)))
     offsets = _column(data, tables[b"stco"], ">u4") if b"stco" in tables else _column(data, tables[b"co64"], ">u8")
     return AacTrack(
         rate,
@@ -254,36 +246,36 @@ def _description(file: _Boxes, span: Span) -> bytes:
     data, (start, end) = file.data, span
     count, size, kind = struct.unpack_from(">II4s", data, start + 4)
     version = struct.unpack_from(">H", data, start + 24)[0]
-    _require(count == 1 and kind == b"mp4a" and version == 0 and start + 8 + size == end)
+    require(count == 1 and kind == b"mp4a" and version == 0 and start + 8 + size == end)
     first, last = file.inside((start + 44, end), _SOUND)[b"esds"]
-    _require(last - first < _MOST_DESCRIPTION)
+    require(last - first < _MOST_DESCRIPTION)
     stream = _descriptor(data[first + 4 : last], 3)
-    _require(stream[2] == 0)
+    require(stream[2] == 0)
     decoder = _descriptor(stream[3:], 4)
-    _require(decoder[0] == 0x40)
+    require(decoder[0] == 0x40)
     return _descriptor(decoder[13:], 5)
 
 
 def _descriptor(data: bytes, tag: int) -> bytes:
     """The content of a descriptor, whose length takes one to four bytes of seven bits."""
-    _require(data[0] == tag)
+    require(data[0] == tag)
     length = 0
     for place in range(1, 5):
         length = length << 7 | data[place] & 0x7F
         if data[place] < 0x80:
-            _require(len(data) > place + length)
+            require(len(data) > place + length)
             return data[place + 1 : place + 1 + length]
-    raise _UnusualError
+    raise UnusualError
 
 
 def _configuration(config: bytes) -> tuple[int, int]:
     """Index of the rate, and the channels, of AAC-LC with frames of 1024 samples, where SBR is denied or not spoken of.
     ISO/IEC 14496-3, 1.6.2.1.
     """
-    _require(len(config) == 2 or config[2:] == b"\x56\xe5\x00")
+    require(len(config) == 2 or config[2:] == b"\x56\xe5\x00")
     bits = int.from_bytes(config[:2])
     index, channels = bits >> 7 & 15, bits >> 3 & 15
-    _require(bits >> 11 == 2 and bits & 7 == 0 and index < len(_RATES) and 1 <= channels <= _MOST_CHANNELS)
+    require(bits >> 11 == 2 and bits & 7 == 0 and index < len(_RATES) and 1 <= channels <= _MOST_CHANNELS)
     return index, channels
 
 
@@ -291,9 +283,9 @@ def _sizes(data: bytes, span: Span) -> npt.NDArray[np.uint32]:
     """Bytes of each frame. ISO/IEC 14496-12, 8.7.3.2."""
     start, end = span
     fixed, count = struct.unpack_from(">II", data, start + 4)
-    _require(fixed == 0 and 0 < count <= (end - start - 12) // 4)
+    require(fixed == 0 and 0 < count <= (end - start - 12) // 4)
     sizes = np.frombuffer(data, ">u4", count, start + 12)
-    _require(int(sizes.min()) > 0 and int(sizes.max()) <= _MOST_BYTES)
+    require(int(sizes.min()) > 0 and int(sizes.max()) <= _MOST_BYTES)
     return sizes
 
 
@@ -310,7 +302,7 @@ def _column(data: bytes, span: Span, kind: str, width: int = 1) -> npt.NDArray[n
     """A table of numbers behind their count."""
     start, end = span
     (count,) = struct.unpack_from(">I", data, start + 4)
-    _require(0 < count <= (end - start - 8) // (np.dtype(kind).itemsize * width))
+    require(0 < count <= (end - start - 8) // (np.dtype(kind).itemsize * width))
     table: npt.NDArray[np.unsignedinteger] = np.frombuffer(data, kind, count * width, start + 8)
     return table if width == 1 else table.reshape(-1, width)
 
@@ -318,12 +310,12 @@ def _column(data: bytes, span: Span, kind: str, width: int = 1) -> npt.NDArray[n
 def _runs(data: bytes, span: Span, chunks: int, frames: int) -> npt.NDArray[np.int64]:
     """How many chunks in a row have how many frames each. ISO/IEC 14496-12, 8.7.4."""
     rows = _column(data, span, ">u4", 3)
-    _require(len(rows) <= _MOST_RUNS)
+    require(len(rows) <= _MOST_RUNS)
     counts = rows[:, 1].astype(np.int64)
     lengths = np.diff(rows[:, 0].astype(np.int64), append=chunks + 1)
-    _require(int(rows[0, 0]) == 1 and bool((rows[:, 2] == 1).all()))
-    _require(int(lengths.min()) > 0 and int(counts.min()) > 0 and int(counts.max()) <= frames)
-    _require(int((lengths * counts).sum()) == frames)
+    require(int(rows[0, 0]) == 1 and bool((rows[:, 2] == 1).all()))
+    require(int(lengths.min()) > 0 and int(counts.min()) > 0 and int(counts.max()) <= frames)
+    require(int((lengths * counts).sum()) == frames)
     return np.stack((lengths, counts), axis=1)
 
 
@@ -333,9 +325,9 @@ def _primed(data: bytes, span: Span, scales: tuple[int, int], frames: int) -> in
     rate, movie_scale = scales
     long = data[start] == 1
     count, duration, begin, speed = struct.unpack_from(">IQqI" if long else ">IIiI", data, start + 4)
-    _require(count == 1 and end - start >= (28 if long else 20) and speed == 1 << 16)
-    _require(0 <= begin < rate and (begin == 0 or begin < (frames - 1) * FRAME) and 0 < duration < 1 << 32)
-    _require(begin + duration * rate // movie_scale > (frames - 1) * FRAME)
+    require(count == 1 and end - start >= (28 if long else 20) and speed == 1 << 16)
+    require(0 <= begin < rate and (begin == 0 or begin < (frames - 1) * FRAME) and 0 < duration < 1 << 32)
+    require(begin + duration * rate // movie_scale > (frames - 1) * FRAME)
     return int(begin)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lazymedia.media.audio.ogg import CONTINUED, FIRST, LAST, Page, pages
+from lazymedia.media.audio.usual import UnusualError, require
 from lazymedia.media.stopping import checkpoint
 
 _RATE: Final = 48_000
@@ -93,17 +94,8 @@ def find(data: bytes) -> OpusTrack | None:
     """
     try:
         return _find(data)
-    except (_UnusualError, struct.error, StopIteration):  # the last where there are fewer than two pages
+    except (UnusualError, struct.error, StopIteration):  # the last where there are fewer than two pages
         return None
-
-
-class _UnusualError(Exception):
-    """The payload is FFmpeg's to read."""
-
-
-def _require(usual: bool) -> None:
-    if not usual:
-        raise _UnusualError
 
 
 def _find(data: bytes) -> OpusTrack:
@@ -115,9 +107,9 @@ def _find(data: bytes) -> OpusTrack:
         checkpoint()
         sound.add(batch)
     times, stops = np.array(sound.times), np.array(sound.stops)
-    _require(len(times) > 0 and sound.is_whole())
+    require(len(times) > 0 and sound.is_whole())
     samples = int(times[-1]) - sound.begins - skipped
-    _require(samples > 0)
+    require(samples > 0)
     return OpusTrack(channels, samples, sound.begins, data, skipped, np.maximum.accumulate(times), stops)
 
 
@@ -126,32 +118,32 @@ def _in_order(data: bytes) -> Iterator[Page]:
     serial, goes_on, stop, flags = 0, False, 0, 0
     for number, page in enumerate(pages(data)):
         serial = serial if number else page.serial
-        _require(number < _MOST_PAGES and page.number == number and page.serial == serial)
-        _require(bool(page.flags & FIRST) == (number == 0) and not flags & LAST)
-        _require(bool(page.flags & CONTINUED) == goes_on and len(page.table) > 0 and -1 <= page.granule < _LATEST)
+        require(number < _MOST_PAGES and page.number == number and page.serial == serial)
+        require(bool(page.flags & FIRST) == (number == 0) and not flags & LAST)
+        require(bool(page.flags & CONTINUED) == goes_on and len(page.table) > 0 and -1 <= page.granule < _LATEST)
         # Were its checksum wrong, FFmpeg would look for a page within it.
-        _require(data.find(b"OggS", page.start + 4, page.stop + 3) < 0)
+        require(data.find(b"OggS", page.start + 4, page.stop + 3) < 0)
         yield page
         goes_on, stop, flags = page.table[-1] == _UNFINISHED, page.stop, page.flags
-    _require(not goes_on and stop == len(data))
+    require(not goes_on and stop == len(data))
 
 
 def _identification(data: bytes, page: Page) -> tuple[int, int]:
     """Channels and pre-skip."""
     magic, version, channels, skipped, _, _, family = _IDENTIFICATION.unpack_from(data, page.body)
-    _require(len(page.table) == 1 and page.table[0] != _UNFINISHED and page.granule == 0)
-    _require(page.stop - page.body >= _IDENTIFICATION.size and magic == b"OpusHead" and version == 1)
-    _require(channels in {1, 2} and family == 0)
+    require(len(page.table) == 1 and page.table[0] != _UNFINISHED and page.granule == 0)
+    require(page.stop - page.body >= _IDENTIFICATION.size and magic == b"OpusHead" and version == 1)
+    require(channels in {1, 2} and family == 0)
     return channels, skipped
 
 
 def _pass_words(data: bytes, walk: Iterator[Page]) -> None:
     """The second packet, which nothing stands behind on its last page. RFC 7845, section 3."""
     first = next(walk)
-    _require(data.startswith(_WORDS, first.body))
+    require(data.startswith(_WORDS, first.body))
     for page in chain((first,), walk):
         rows = [number for number, row in enumerate(page.table) if row != _UNFINISHED]
-        _require(page.granule <= 0 and rows in ([], [len(page.table) - 1]))
+        require(page.granule <= 0 and rows in ([], [len(page.table) - 1]))
         if rows:
             return
 
@@ -198,15 +190,15 @@ class _Sound:
 
     def _judge(self, page: Page, more: int) -> None:
         if more == 0:
-            _require(page.granule == -1)
+            require(page.granule == -1)
             return
         if self._time is None:
             # FFmpeg takes it for the beginning where the first page is the last one too.
             self._time = self.begins = 0 if page.flags & LAST else page.granule - more
-            _require(self.begins >= 0)
+            require(self.begins >= 0)
         self._time += more
         self._trimmed = bool(page.flags & LAST)
-        _require(self._trimmed or page.granule == self._time)
+        require(self._trimmed or page.granule == self._time)
 
     def _samples(
         self, batch: list[Page], rows: npt.NDArray[np.uint8], ends: npt.NDArray[np.bool_], counts: list[int]
@@ -217,13 +209,13 @@ class _Sound:
         firsts = np.cumsum([0, *counts[:-1]])
         places = before + np.repeat([page.body for page in batch] - before[firsts], counts)
         sizes, places = rows[starts], places[starts]
-        _require(not len(sizes) or int(sizes.min()) > 0)
+        require(not len(sizes) or int(sizes.min()) > 0)
         head = self._bytes[places]
         is_counted = head & 3 == _COUNTED
-        _require(bool((sizes[is_counted] > 1).all()))
+        require(bool((sizes[is_counted] > 1).all()))
         told = self._bytes[np.minimum(places + 1, len(self._bytes) - 1)] & 0x3F
         frames = np.where(is_counted, told, np.minimum(head & 3, 1) + 1)
-        _require(not len(frames) or int(frames.min()) > 0)
+        require(not len(frames) or int(frames.min()) > 0)
         samples: npt.NDArray[np.int64] = _FRAME[head >> 3] * frames.astype(np.int64)
         return samples
 

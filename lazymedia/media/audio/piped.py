@@ -86,14 +86,19 @@ class Pipeable(Protocol):
         """What it reads for each call, and at last the rest, if there is any. They may end early."""
 
 
+def is_possible() -> bool:
+    """Whether this system has such pipes, and this FFmpeg such a source."""
+    return _HERE
+
+
 @contextmanager
 def opened(track: Pipeable) -> Iterator[Iterator[Samples]]:
     """A track's samples as float32 (channels, N), those that prime the decoder among them.
 
     They end without an error, before the end, at whatever is not as the track tells: damage, SBR, a frame without
-    samples. There are none where the system has no pipe for them.
+    samples. There are none where the system gives no pipe for them; `is_possible` says whether it could.
     """
-    feed = _Feed.of(track) if _HERE else None
+    feed = _Feed.of(track)
     if feed is None:
         yield iter(())
         return
@@ -147,7 +152,7 @@ def _is_next(frame: Any, track: Pipeable, done: int) -> bool:
     shape = (frame.sample_rate, frame.layout.nb_channels, frame.format.name)
     if shape != (track.rate, track.channels, "fltp") or frame.pts is None:
         return False
-    tick = frame.time_base  # in whole numbers: fractions would take a tenth of the time that this thread has to itself
+    tick = frame.time_base  # whole numbers and no fractions: this holds the interpreter once per call
     ahead = frame.pts * tick.numerator * track.rate - (track.begins + done) * tick.denominator
     return bool(abs(ahead) <= track.slack * tick.denominator)
 
@@ -248,4 +253,4 @@ def _widened(end: int, wanted: int) -> int:
     return fcntl.fcntl(end, fcntl.F_GETPIPE_SZ)
 
 
-__all__ = ["Pipeable", "opened"]
+__all__ = ["Pipeable", "is_possible", "opened"]

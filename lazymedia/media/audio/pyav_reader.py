@@ -137,6 +137,8 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
 
 def _pipeable(data: bytes, kind: Format) -> Pipeable | None:
     """The track, where it can be decoded many frames at a time."""
+    if not piped.is_possible():
+        return None
     if kind.demuxer == "mov":
         aac = mp4_aac.find(data)
         return None if aac is None else AacInMatroska(aac)
