@@ -15,14 +15,14 @@ import av
 import numpy as np
 import pytest
 
-from lazymedia.media.audio import mp4_aac, piped
+from lazymedia.media.audio import feed, mp4_aac, piped
 from lazymedia.media.audio.aac_in_matroska import AacInMatroska
 from lazymedia.testing.audio import make_audio
 from lazymedia.testing.video import make_video
 from tests.media.audio_clips import with_packet
 from tests.media.many_at_a_time import by_packets, checks, load, outcome
 
-pytestmark = pytest.mark.skipif(not piped._HERE, reason="needs pipes that tell how much they hold")
+pytestmark = pytest.mark.skipif(not piped.is_possible(), reason="needs pipes that tell how much they hold")
 
 MUTANTS: Final = 5_000 if os.environ.get("LAZYMEDIA_LONG_TESTS") else 250
 
@@ -244,7 +244,7 @@ def test_damage_comes_to_the_same(where: str) -> None:
 @pytest.mark.parametrize("what", USUAL)
 def test_a_pipe_is_never_empty_while_ffmpeg_reads(what: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that found too little would take that for the end."""
-    monkeypatch.setattr(piped, "_PIPE", (size, size))
+    monkeypatch.setattr(feed, "_PIPE", (size, size))
     track = mp4_aac.find(USUAL[what]())
     assert track is not None
 

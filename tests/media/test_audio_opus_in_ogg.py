@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 
 from lazymedia.limits import Limits
-from lazymedia.media.audio import ogg_opus, piped
+from lazymedia.media.audio import feed, ogg_opus, piped
 from lazymedia.media.audio.outline import outline
 from lazymedia.testing.audio import make_audio, sound
 from tests.media.many_at_a_time import by_packets, checks, load, outcome
 from tests.media.ogg_pages import CONTINUED, LAST, Sheet, changed, laid_out, packed, replace, sheets
 
-pytestmark = pytest.mark.skipif(not piped._HERE, reason="needs pipes that tell how much they hold")
+pytestmark = pytest.mark.skipif(not piped.is_possible(), reason="needs pipes that tell how much they hold")
 
 MUTANTS: Final = 5_000 if os.environ.get("LAZYMEDIA_LONG_TESTS") else 250
 
@@ -345,7 +345,7 @@ def test_countless_pages_are_not_read_to_their_end() -> None:
 @pytest.mark.parametrize("what", USUAL)
 def test_a_pipe_is_never_empty_while_ffmpeg_reads(what: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that found too little would take that for the end."""
-    monkeypatch.setattr(piped, "_PIPE", (size, 1 << 20))
+    monkeypatch.setattr(feed, "_PIPE", (size, 1 << 20))
     track = ogg_opus.find(USUAL[what]())
     assert track is not None
 

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.media.audio import piped
+from lazymedia.media.audio import feed, piped
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.testing.audio import make_audio
 from tests.media.audio_clips import with_packet
 from tests.media.many_at_a_time import by_packets, load, outcome
 
 pytestmark = [
-    pytest.mark.skipif(not piped._HERE, reason="needs pipes that tell how much they hold"),
+    pytest.mark.skipif(not piped.is_possible(), reason="needs pipes that tell how much they hold"),
     pytest.mark.parametrize("format_", ["M4A", "OPUS"]),
 ]
 
@@ -82,7 +82,7 @@ def test_no_file_stays_open_whatever_ends_a_decode(format_: str) -> None:
 @pytest.mark.usefixtures("_files_stay")
 @pytest.mark.parametrize("size", [4_096, 1 << 16, 80_000, 1 << 17])
 def test_a_small_pipe_takes_fewer_frames_or_none(format_: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(piped, "_PIPE", (size, size))
+    monkeypatch.setattr(feed, "_PIPE", (size, size))
 
     assert np.array_equal(load(clip(format_)), by_packets(load, clip(format_)))
 

@@ -10,39 +10,32 @@ nothing is unusual. Never here: a name, a codec's own rules, a thread, or a wait
 
 from __future__ import annotations
 
-import os
-import sys
-from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from typing import Any, Final, Protocol
 
 import av
 import numpy as np
 
+from lazymedia.media.audio import feed
+from lazymedia.media.audio.feed import AHEAD, Feed, Feedable
 from lazymedia.media.audio.samples import Samples
 from lazymedia.media.stopping import checkpoint
 
-_PIPE: Final = (1 << 17, 1 << 20)
-"""Bytes that a pipe is asked to hold, and that it is asked for at most where a header alone is longer. Linux gives as
-much until a user's pipes hold 64 MiB, then less.
-"""
-_AHEAD: Final = 1 << 15
-"""Bytes that FFmpeg may read beyond the samples that come out."""
 _CALL: Final = (64 << 10, 32 << 10, 16 << 10, 8 << 10)
 """Samples per channel that one call decodes: a second or two, in a millisecond or two. FFmpeg holds them three times
 over. The most of these is taken that the track may have and the pipe has room for.
 """
 
-_OPTIONS: Final = f"protocol_whitelist=pipe:probesize={_AHEAD}:rw_timeout=1000:max_streams=64:codec_whitelist="
+_OPTIONS: Final = f"protocol_whitelist=pipe:probesize={AHEAD}:rw_timeout=1000:max_streams=64:codec_whitelist="
 """Nothing but a pipe is opened, and nothing but the track decoded, when a picture stands among the words of an OGG
 neither. What is missing from the pipe for a millisecond is its end: nobody fills it meanwhile.
 """
 
-_HERE: Final = sys.platform == "linux" and "amovie" in av.filter.filters_available
+_HERE: Final = "amovie" in av.filter.filters_available
 
 
-class Pipeable(Protocol):
+class Pipeable(Feedable, Protocol):
     """A track as FFmpeg is to read it, of which all is known beforehand.
 
     Attributes:
@@ -79,16 +72,10 @@ class Pipeable(Protocol):
     @property
     def most(self) -> int: ...
 
-    def most_bytes(self, samples: int) -> int:
-        """Bytes that FFmpeg may have to read for a call of so many samples."""
-
-    def pieces(self, samples: int) -> Iterator[bytes | memoryview]:
-        """What it reads for each call, and at last the rest, if there is any. They may end early."""
-
 
 def is_possible() -> bool:
     """Whether this system has such pipes, and this FFmpeg such a source."""
-    return _HERE
+    return _HERE and feed.is_possible()
 
 
 @contextmanager
@@ -98,23 +85,23 @@ def opened(track: Pipeable) -> Iterator[Iterator[Samples]]:
     They end without an error, before the end, at whatever is not as the track tells: damage, SBR, a frame without
     samples. There are none where the system gives no pipe for them; `is_possible` says whether it could.
     """
-    feed = _Feed.of(track)
-    if feed is None:
+    pipe = Feed.of(track, [samples for samples in _CALL if samples <= track.most])
+    if pipe is None:
         yield iter(())
         return
     try:
-        with closing(_blocks(track, feed)) as blocks:
+        with closing(_blocks(track, pipe)) as blocks:
             yield blocks
     finally:
-        feed.close()
+        pipe.close()
 
 
-def _blocks(track: Pipeable, feed: _Feed) -> Generator[Samples]:
+def _blocks(track: Pipeable, pipe: Feed) -> Generator[Samples]:
     """What each call gives, in one buffer, once what is behind it has been decoded too."""
-    buffer = np.empty((track.channels, feed.samples), np.float32)
+    buffer = np.empty((track.channels, pipe.samples), np.float32)
     promised = track.samples + track.repeated
     done = held = 0
-    for frame in _decoded(track, feed):
+    for frame in _decoded(track, pipe):
         if done + frame.samples > promised:
             return
         if held:
@@ -128,12 +115,12 @@ def _blocks(track: Pipeable, feed: _Feed) -> Generator[Samples]:
         yield buffer[:, : held - track.repeated]
 
 
-def _decoded(track: Pipeable, feed: _Feed) -> Iterator[Any]:
+def _decoded(track: Pipeable, pipe: Feed) -> Iterator[Any]:
     """The frame of samples that each call gives."""
     done = 0
     try:
-        _kept, sink = _graph(track, feed)
-        while feed.holds_a_call():
+        _kept, sink = _graph(track, pipe)
+        while pipe.holds_a_call():
             checkpoint()
             frame = sink.pull()
             if not _is_next(frame, track, done):
@@ -157,100 +144,17 @@ def _is_next(frame: Any, track: Pipeable, done: int) -> bool:
     return bool(abs(ahead) <= track.slack * tick.denominator)
 
 
-def _graph(track: Pipeable, feed: _Feed) -> tuple[Any, Any]:
+def _graph(track: Pipeable, pipe: Feed) -> tuple[Any, Any]:
     """What decodes, and where its samples come out; the latter does not keep the former."""
-    feed.fill()
+    pipe.fill()
     graph = av.filter.Graph()
     graph.threads = 1
-    options = {"filename": f"pipe:{feed.end}", "f": track.demuxer, "format_opts": _OPTIONS + track.decoder}
+    options = {"filename": f"pipe:{pipe.end}", "f": track.demuxer, "format_opts": _OPTIONS + track.decoder}
     source = graph.add("amovie", **options, dec_threads="1")
-    gather = graph.add("asetnsamples", n=str(feed.samples), p="0")
+    gather = graph.add("asetnsamples", n=str(pipe.samples), p="0")
     sink = graph.add("abuffersink")
     graph.link_nodes(source, gather, sink).configure()
     return graph, sink
-
-
-class _Feed:
-    """Pieces on their way through a pipe, one for each call.
-
-    Attributes:
-        end: The descriptor to read from. It never blocks.
-        samples: For each call.
-    """
-
-    def __init__(self, ends: tuple[int, int], pieces: Iterator[bytes | memoryview], samples: int) -> None:
-        self.end, self._entry = ends
-        self.samples = samples
-        self._pieces = pieces
-        self._rest = memoryview(b"")
-        self._made = self._written = 0
-        self._calls: deque[int] = deque()
-
-    @classmethod
-    def of(cls, track: Pipeable) -> _Feed | None:
-        """None where the system gives no pipe that is large enough."""
-        wanted = {samples: track.most_bytes(samples) + 2 * _AHEAD for samples in _CALL if samples <= track.most}
-        try:
-            ends = os.pipe()
-        except OSError:  # too many files are open
-            return None
-        for end in ends:
-            os.set_blocking(end, False)
-        room = _widened(ends[1], min(wanted.values()))
-        samples = next((samples for samples, size in wanted.items() if size <= room), 0)
-        feed = cls(ends, track.pieces(samples) if samples else iter(()), samples)
-        if not samples:
-            feed.close()
-            return None
-        return feed
-
-    def fill(self) -> None:
-        """Write until the pipe takes no more, or all is written and the pipe has an end."""
-        while self._entry >= 0:
-            if not self._rest:
-                piece = next(self._pieces, None)
-                if piece is None:
-                    self._close_entry()
-                    return
-                self._made += len(piece)
-                self._calls.append(self._made)
-                self._rest = memoryview(piece)
-            try:
-                written = os.write(self._entry, self._rest)
-            except BlockingIOError:
-                return
-            self._written += written
-            self._rest = self._rest[written:]
-
-    def holds_a_call(self) -> bool:
-        """Whether FFmpeg will not come to the end of what there is before it has decoded the next frames. Each time is
-        for another call.
-        """
-        if not self._calls or self._calls[0] + _AHEAD > self._written:
-            self.fill()
-        return self._entry < 0 or (bool(self._calls) and self._calls.popleft() + _AHEAD <= self._written)
-
-    def close(self) -> None:
-        """Close both ends; more than once does no harm."""
-        self._close_entry()
-        if self.end >= 0:
-            os.close(self.end)
-            self.end = -1
-
-    def _close_entry(self) -> None:
-        if self._entry >= 0:
-            os.close(self._entry)
-            self._entry = -1
-
-
-def _widened(end: int, wanted: int) -> int:
-    """Bytes that a pipe holds, after it was asked to hold more."""
-    import fcntl  # not everywhere
-
-    usual, most = _PIPE
-    with suppress(OSError):  # this user's pipes hold enough already
-        return fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, min(max(usual, wanted), most))
-    return fcntl.fcntl(end, fcntl.F_GETPIPE_SZ)
 
 
 __all__ = ["Pipeable", "is_possible", "opened"]
