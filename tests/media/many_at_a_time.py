@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.audio import AudioMediaIO, piped
-from lazymedia.media.stopping import stopping_when
+from lazymedia.media.stopping import DecodeStopped, stopping_when
 
 T = TypeVar("T")
 
@@ -45,3 +46,19 @@ def checks(clip: bytes) -> int:
     with stopping_when(check):
         load(clip)
     return calls
+
+
+def open_files() -> list[Path]:
+    """Descriptors of this process."""
+    return sorted(Path("/proc/self/fd").iterdir())
+
+
+def after(left: int) -> Callable[[], None]:
+    """A check that lets so many pass."""
+    checks = iter(range(left))
+
+    def check() -> None:
+        if next(checks, None) is None:
+            raise DecodeStopped
+
+    return check

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from lazymedia.media.audio import feed, piped
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.testing.audio import make_audio
 from tests.media.audio_clips import with_packet
-from tests.media.many_at_a_time import by_packets, load, outcome
+from tests.media.many_at_a_time import after, by_packets, load, open_files, outcome
 
 pytestmark = [
     pytest.mark.skipif(not piped.is_possible(), reason="needs pipes that tell how much they hold"),
@@ -45,21 +44,6 @@ def test_limits_hold(format_: str, limits: dict[str, int], words: str) -> None:
         load(clip(format_), **limits)
 
     assert caught.value.__cause__ is None
-
-
-def open_files() -> list[Path]:
-    return sorted(Path("/proc/self/fd").iterdir())
-
-
-def after(left: int) -> Callable[[], None]:
-    """A check that lets so many pass."""
-    checks = iter(range(left))
-
-    def check() -> None:
-        if next(checks, None) is None:
-            raise DecodeStopped
-
-    return check
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -104,6 +105,10 @@ class Feed:
             self.fill()
         return self._entry < 0 or (bool(self._calls) and self._calls.popleft() + AHEAD <= self._written)
 
+    def ran_dry(self) -> bool:
+        """Whether the library may have come to the end of what there was while more was to come."""
+        return self._entry >= 0 and _held(self.end) == 0
+
     def close(self) -> None:
         """Close both ends; more than once does no harm."""
         self._close_entry()
@@ -115,6 +120,16 @@ class Feed:
         if self._entry >= 0:
             os.close(self._entry)
             self._entry = -1
+
+
+def _held(end: int) -> int:
+    """Bytes that lie in a pipe."""
+    import fcntl  # not everywhere
+    import termios
+
+    count = array("i", [0])
+    fcntl.ioctl(end, termios.FIONREAD, count)
+    return count[0]
 
 
 def _widened(end: int, wanted: int) -> int:

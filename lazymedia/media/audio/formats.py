@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from lazymedia.media.audio.mpeg_audio import behind_id3, frame_size
+
 Backend: TypeAlias = Literal["soundfile", "pyav", "torchcodec"]
 
 
@@ -67,8 +69,6 @@ _PREFIXES: Final = (
 _BOXES: Final = (b"ftyp", b"moov", b"mdat", b"free", b"wide", b"skip", b"pnot")
 """Types with which an ISO file or a QuickTime movie may begin."""
 
-_TAG_TRIES: Final = 4
-"""ID3 tags that are skipped at the start; taggers that prepend a second one exist."""
 _SEARCH: Final = 1 << 16
 """Bytes behind a tag in which an MPEG frame must begin; FFmpeg and mpg123 search about as far."""
 _PACKET: Final = 188
@@ -97,22 +97,8 @@ def _by_packets(data: bytes) -> Format | None:
     """Formats that are a sequence of packets, without a header before them."""
     if data[:1] == b"G" and all(data[at : at + 1] == b"G" for at in (_PACKET, 2 * _PACKET)):
         return MPEG_TS
-    start = _behind_tags(data)
+    start = behind_id3(data)
     return FLAC if data[start : start + 4] == b"fLaC" else _mpeg_audio(data, start)
-
-
-def _behind_tags(data: bytes) -> int:
-    """Where the ID3v2 tags at the start end. A tag tells its size in four bytes of seven bits."""
-    start = 0
-    for _ in range(_TAG_TRIES):
-        if data[start : start + 3] != b"ID3" or len(data) < start + 10:
-            break
-        size = 0
-        for byte in data[start + 6 : start + 10]:
-            size = size << 7 | byte & 0x7F
-        footer = 10 if data[start + 5] & 0x10 else 0
-        start += 10 + size + footer
-    return start
 
 
 def _mpeg_audio(data: bytes, start: int) -> Format | None:
@@ -122,7 +108,7 @@ def _mpeg_audio(data: bytes, start: int) -> Format | None:
     while position >= 0:
         header = data[position : position + 7]
         adts = len(header) == 7 and header[1] & 0xF6 == 0xF0
-        size = _adts_size(header) if adts else mpeg_frame_size(header)
+        size = _adts_size(header) if adts else frame_size(header)
         if size is not None:
             following = data[position + size : position + size + 2]
             if not following or (following[0] == 0xFF and following[1:] >= b"\xe0") or following == b"TA":
@@ -137,32 +123,4 @@ def _adts_size(header: bytes) -> int | None:
     return size if size >= 7 and header[2] >> 2 & 15 < 13 else None
 
 
-_RATES: Final = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
-"""Hz by version bits (3: MPEG-1, 2: MPEG-2, 0: MPEG-2.5) and rate bits; ISO/IEC 11172-3, 13818-3."""
-_KBITS: Final = {
-    (3, 3): (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448),
-    (3, 2): (32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
-    (3, 1): (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
-    (2, 3): (32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256),
-    (2, 2): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
-    (2, 1): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
-}
-"""kbit/s by version (2.5 as 2) and layer bits (3: I, 2: II, 1: III), for bit rate indices 1 to 14; the same source."""
-
-
-def mpeg_frame_size(header: bytes) -> int | None:
-    """Bytes of the MPEG audio frame with this header; None where it is none, or of free format."""
-    if len(header) < 4 or header[0] != 0xFF or header[1] & 0xE0 != 0xE0:
-        return None
-    version, layer = header[1] >> 3 & 3, header[1] >> 1 & 3
-    index, rate_index, padding = header[2] >> 4, header[2] >> 2 & 3, header[2] >> 1 & 1
-    if version == 1 or layer == 0 or not 1 <= index <= 14 or rate_index == 3:
-        return None
-    bits = 1000 * _KBITS[version or 2, layer][index - 1]
-    rate = _RATES[version][rate_index]
-    if layer == 3:
-        return (12 * bits // rate + padding) * 4
-    return (72 if layer == 1 and version != 3 else 144) * bits // rate + padding
-
-
-__all__ = ["SUPPORTED", "Backend", "Format", "mpeg_frame_size", "sniff"]
+__all__ = ["SUPPORTED", "Backend", "Format", "sniff"]

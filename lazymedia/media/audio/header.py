@@ -13,6 +13,8 @@ from lazymedia.media.audio.formats import FLAC, WAV, Format
 
 _CHUNKS: Final = 64
 """Chunks of a WAV that are walked in search of its samples."""
+_MPEG: Final = {0x50, 0x55}
+"""Tags of a WAV whose samples are MPEG audio: layers I and II, layer III. RFC 2361, appendix A."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,16 @@ def read_header(data: bytes, kind: Format) -> AudioHeader | None:
     """What the header tells; None where it tells nothing here."""
     if kind == FLAC:
         return _flac(data)
-    if kind == WAV and data[:4] in {b"RIFF", b"RIFX"}:
-        return _wav(data, "little" if data[:4] == b"RIFF" else "big")
+    if kind == WAV:
+        told = _wav(data)
+        return None if told is None else told.header
     return None
+
+
+def mpeg_in_wav(data: bytes) -> slice | None:
+    """Where the MPEG audio in a WAV lies; None where there is other sound in it."""
+    told = _wav(data)
+    return told.samples if told is not None and told.tag in _MPEG else None
 
 
 def _flac(data: bytes) -> AudioHeader | None:
@@ -47,9 +56,19 @@ def _flac(data: bytes) -> AudioHeader | None:
     return AudioHeader(bits >> 44, (bits >> 41 & 7) + 1, bits & (1 << 36) - 1 or None)
 
 
-def _wav(data: bytes, order: str) -> AudioHeader | None:
+@dataclass(frozen=True, slots=True)
+class _Wav:
+    header: AudioHeader
+    tag: int
+    samples: slice | None
+
+
+def _wav(data: bytes) -> _Wav | None:
+    if data[:4] not in {b"RIFF", b"RIFX"}:
+        return None
+
     def number(start: int, size: int) -> int:
-        return int.from_bytes(data[start : start + size], "little" if order == "little" else "big")
+        return int.from_bytes(data[start : start + size], "little" if data[:4] == b"RIFF" else "big")
 
     position, layout = 12, None
     for _ in range(_CHUNKS):
@@ -64,9 +83,10 @@ def _wav(data: bytes, order: str) -> AudioHeader | None:
             frame = channels * bits // 8
             # Only uncompressed samples (1: integers, 3: floats, 0xFFFE: either) have a size that tells their number.
             plain = tag in {1, 3, 0xFFFE} and frame > 0
-            return AudioHeader(rate, channels, min(size, len(data) - body) // frame if plain else None)
+            there = min(size, len(data) - body)
+            return _Wav(AudioHeader(rate, channels, there // frame if plain else None), tag, slice(body, body + there))
         position = body + size + (size & 1)
-    return None if layout is None else AudioHeader(layout[0], layout[1], None)
+    return None if layout is None else _Wav(AudioHeader(layout[0], layout[1], None), layout[3], None)
 
 
-__all__ = ["AudioHeader", "read_header"]
+__all__ = ["AudioHeader", "mpeg_in_wav", "read_header"]

@@ -1,0 +1,89 @@
+"""What MPEG audio is made of: frames, each with a header that tells its size, and the tags around them.
+
+Comes in: a payload, and a place in it. Goes out: sizes, samples, places. Never here: a library, or a walk through a
+whole payload.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_TAG_TRIES: Final = 4
+"""Tags that are skipped in one place; taggers that prepend a second one exist."""
+_ID3V1: Final = 128
+"""Bytes of an ID3v1 tag."""
+_APE: Final = 32
+"""Bytes of the header of an APE tag, which its size leaves out."""
+
+_RATES: Final = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
+"""Hz by version bits (3: MPEG-1, 2: MPEG-2, 0: MPEG-2.5) and rate bits; ISO/IEC 11172-3, 13818-3."""
+_KBITS: Final = {
+    (3, 3): (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448),
+    (3, 2): (32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
+    (3, 1): (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
+    (2, 3): (32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256),
+    (2, 2): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+    (2, 1): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+}
+"""kbit/s by version (2.5 as 2) and layer bits (3: I, 2: II, 1: III), for bit rate indices 1 to 14; the same source."""
+
+
+def frame_size(header: bytes) -> int | None:
+    """Bytes of the MPEG audio frame with this header; None where it is none, or of free format."""
+    if len(header) < 4 or header[0] != 0xFF or header[1] & 0xE0 != 0xE0:
+        return None
+    version, layer = header[1] >> 3 & 3, header[1] >> 1 & 3
+    index, rate_index, padding = header[2] >> 4, header[2] >> 2 & 3, header[2] >> 1 & 1
+    if version == 1 or layer == 0 or not 1 <= index <= 14 or rate_index == 3:
+        return None
+    bits = 1000 * _KBITS[version or 2, layer][index - 1]
+    rate = _RATES[version][rate_index]
+    if layer == 3:
+        return (12 * bits // rate + padding) * 4
+    return (72 if layer == 1 and version != 3 else 144) * bits // rate + padding
+
+
+def frame_samples(header: bytes) -> int:
+    """Samples per channel of the frame with this header. The same source."""
+    version, layer = header[1] >> 3 & 3, header[1] >> 1 & 3
+    return 384 if layer == 3 else 576 if layer == 1 and version != 3 else 1152
+
+
+def side_bytes(header: bytes) -> int:
+    """Bytes of a layer III frame between its header and its samples, for which silence is all zeros. The same
+    source.
+    """
+    is_mono, is_first = header[3] >> 6 == 3, header[1] >> 3 & 3 == 3
+    return (17 if is_mono else 32) if is_first else (9 if is_mono else 17)
+
+
+def behind_id3(data: bytes, start: int = 0) -> int:
+    """Where the ID3v2 tags from there on end."""
+    for _ in range(_TAG_TRIES):
+        if data[start : start + 3] != b"ID3" or len(data) < start + 10:
+            break
+        footer = 10 if data[start + 5] & 0x10 else 0
+        start += 10 + _of_seven_bits(data[start + 6 : start + 10]) + footer
+    return start
+
+
+def behind_tags(data: bytes, start: int) -> int:
+    """Where the tags from there on end: ID3v1 and APE's, which stand behind a recording, and ID3v2, before the next."""
+    for _ in range(_TAG_TRIES):
+        if data.startswith(b"TAG", start):
+            start += _ID3V1
+        elif data.startswith(b"APETAGEX", start):
+            start += _APE + int.from_bytes(data[start + 12 : start + 16], "little")
+        else:
+            break
+    return behind_id3(data, start)
+
+
+def _of_seven_bits(four: bytes) -> int:
+    size = 0
+    for byte in four:
+        size = size << 7 | byte & 0x7F
+    return size
+
+
+__all__ = ["behind_id3", "behind_tags", "frame_samples", "frame_size", "side_bytes"]

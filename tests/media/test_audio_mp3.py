@@ -1,0 +1,196 @@
+"""MP3s of any length and number of recordings: every frame is heard, whatever a header tells or a bit rate suggests."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from lazymedia.limits import Limits
+from lazymedia.media.audio import AudioMediaIO, feed, mp3_reader, mp3_recordings
+from lazymedia.media.audio.mp3_recordings import MAX_RECORDINGS
+from tests.media.hearing import RATE, decode, pitches, refusal
+from tests.media.many_at_a_time import load, outcome
+from tests.media.mp3_clips import ape, constant, frames, id3v1, id3v2, in_wav, layer_two, song, telling, untold
+
+FRAME = 1152
+
+
+@pytest.fixture(params=["pipe", "stream"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How libsndfile reads: where there are pipes, and where there are none."""
+    if request.param == "stream":
+        monkeypatch.setattr(feed, "_HERE", False)
+    elif not feed.is_possible():
+        pytest.skip("needs pipes that tell how much they hold")
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_without_a_frame_that_tells_their_number_all_frames_are_heard(rate: int, channels: int) -> None:
+    """On its own, libsndfile takes the bit rate of the first for that of all, and ends with a part of them."""
+    clip = song(seconds=3, rate=rate, channels=channels)
+    bare = untold(clip)
+
+    samples, got = AudioMediaIO().load_bytes(bare)
+
+    per_frame = FRAME if rate >= 32_000 else FRAME // 2
+    assert (len(samples), got) == (per_frame * len(frames(bare)), rate)
+
+
+SONGS = [song(440), untold(song(1_000)), song(700), untold(song(300))]
+BETWEEN = {
+    "nothing": b"",
+    "a tag behind": id3v1(),
+    "a tag before": id3v2(5_000),
+    "a tag before, with a footer": id3v2(300, 0x10),
+    "a long tag before": id3v2(200_000),
+    "a tag of APE's": ape(3_000),
+    "all of them": ape(100) + id3v1() + id3v2(77),
+}
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("between", BETWEEN.values(), ids=BETWEEN)
+def test_recordings_in_a_row_are_all_heard(between: bytes) -> None:
+    """As advertisements are put into a podcast, or files behind each other by ``cat``."""
+    together = decode(between.join(SONGS))
+
+    parts = [decode(one) for one in SONGS]
+    if between:
+        assert np.array_equal(together, np.concatenate(parts))
+    assert len(together) == sum(map(len, parts))
+    starts = np.cumsum([0, *map(len, parts)])
+    assert [pitches(together[start + 9_600 :])[0] for start in starts[:-1]] == [440, 1_000, 700, 300]
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("other", [{"rate": 44_100}, {"rate": 24_000}, {"channels": 2}])
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+def test_recordings_in_a_row_that_differ_are_an_error(other: dict[str, int], bare: bool, turned: bool) -> None:
+    songs = [untold(one) if bare else one for one in (song(), song(**other))]
+
+    assert "in the middle" in refusal(b"".join(reversed(songs) if turned else songs))
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("told", [0, 1, 40, 83, 85, 1_000, 2**31, 2**32 - 1])
+def test_a_number_of_frames_that_is_wrong_hides_none(told: int) -> None:
+    clip = song()
+    count = len(frames(clip)) - 1
+
+    heard = len(decode(telling(clip, told)))
+
+    # Beyond what was told a few are padding; that they begin and end with silence is told beside their number.
+    assert FRAME * (count - 17) <= heard <= FRAME * count
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize(
+    "clip",
+    [
+        constant(rate=44_100),
+        constant(rate=16_000, channels=2),
+        untold(constant()),
+        layer_two(),
+        id3v2(3_000) + id3v2(10) + song(),
+        song() + bytes(100_000),
+        song() + b"LYRICSBEGIN" + bytes(range(1, 255)) * 50 + id3v1(),
+        untold(song()) + bytes(range(1, 255)) * 50,
+        untold(song()) + ape(3_000) + id3v1(),
+    ],
+    ids=["constant", "slow", "untold", "layer II", "two tags", "zeros", "words", "untold, words", "untold, tags"],
+)
+def test_what_surrounds_frames_changes_nothing(clip: bytes) -> None:
+    samples, rate = AudioMediaIO().load_bytes(clip)
+
+    start = clip.index(b"\xff")
+    (recording,) = mp3_recordings.find(clip)
+    assert (recording.start, recording.ends is not None) == (start, True)
+    assert np.array_equal(samples, decode(clip[start : recording.stop]))
+    assert pitches(samples, rate)[0] in {440, 880}  # the second channel is twice as high
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("clip", [song(), untold(song()), layer_two(), song() + untold(song())])
+@pytest.mark.parametrize("told", [None, 10, 96_000])
+def test_in_a_wav_an_mp3_is_as_long_as_on_its_own(clip: bytes, told: int | None) -> None:
+    channels = 2 if clip == layer_two() else 1
+    wav = in_wav(clip, channels=channels, tag=0x55 if channels == 1 else 0x50, told=told)
+    reference = AudioMediaIO().load_bytes_ref(wav)
+
+    assert np.array_equal(reference.decode()[0], decode(clip))
+    outline = reference.outline()
+    assert outline is not None
+    assert (outline.rate, outline.channels) == (RATE, channels)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_last_frame_that_is_cut_is_left_out(bare: bool) -> None:
+    clip = untold(song()) if bare else song()
+    *kept, last = frames(clip)
+
+    for left in (1, 3, 4, len(last) // 2, len(last) - 1):
+        assert np.array_equal(decode(b"".join(kept) + last[:left]), decode(b"".join(kept)))
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_header_that_is_broken_costs_its_frame_and_not_the_rest(bare: bool) -> None:
+    every = frames(untold(song(seconds=3)) if bare else song(seconds=3))
+    clip = b"".join(every)
+    every[50] = bytes(4) + every[50][4:]
+
+    samples = decode(b"".join(every))
+
+    assert len(decode(clip)) - 2 * FRAME <= len(samples) < len(decode(clip))
+    assert pitches(samples)[:2] == [440, 440]
+
+
+@pytest.mark.usefixtures("way")
+def test_more_than_mpg123_looks_through_is_an_error_and_not_the_end() -> None:
+    every = frames(untold(song(seconds=3)))
+
+    refusal(b"".join(every[:60]) + bytes(3_000) + b"".join(every[60:]))
+    refusal(b"".join(every[:60]) + bytes(300_000) + b"".join(every[60:]))
+
+
+@pytest.mark.usefixtures("way")
+def test_a_clip_that_is_too_long_is_refused_before_it_is_decoded() -> None:
+    clip = untold(song(seconds=5))
+
+    with patch.object(mp3_reader.Recorded, "read", side_effect=AssertionError):
+        assert "last 4" in refusal(clip, limits=Limits(max_audio_seconds=4))
+    assert len(load(clip, max_audio_seconds=5.1)) > 5 * RATE - FRAME
+
+
+def test_a_payload_of_more_recordings_than_allowed_is_an_error() -> None:
+    one = b"".join(frames(song(seconds=0.1))[:3])
+
+    assert len(mp3_recordings.find(one * MAX_RECORDINGS)) == MAX_RECORDINGS
+    assert str(MAX_RECORDINGS) in refusal(one * (MAX_RECORDINGS + 1))
+    assert str(MAX_RECORDINGS) in refusal(one[: len(frames(one)[0])] * 30_000)
+
+
+@pytest.mark.parametrize("filler", [b"\xff", b"\xff\xfb\x90\x64", b"\xff\xfb", b"\0", b"\xff\xfb\xe0\x64" + bytes(20)])
+def test_what_is_no_sound_is_not_searched_for_long(filler: bytes) -> None:
+    """A count, and no clock: looks at places where a frame might begin."""
+    few = b"".join(frames(untold(song(seconds=0.2)))[:3])
+    clip = (few + filler * (60_000 // len(filler))) * 60
+    looks = 0
+    is_frame = mp3_recordings._is_frame
+
+    def look(data: bytes, place: int) -> bool:
+        nonlocal looks
+        looks += 1
+        return is_frame(data, place)
+
+    with patch.object(mp3_recordings, "_is_frame", look):
+        outcome(clip)
+
+    assert looks < 200_000
