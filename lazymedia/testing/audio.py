@@ -28,6 +28,7 @@ _BY_PYAV: Final = {
     "MOV": ("mov", "pcm_s16le"),
     "WEBM": ("webm", "libopus"),
     "MKV": ("matroska", "flac"),
+    "OGA": ("ogg", "flac"),
     "AAC": ("adts", "aac"),
     "TS": ("mpegts", "aac"),
     "MPEG": ("mpeg", "mp2"),
@@ -60,7 +61,8 @@ def make_audio(
         rate: Hz. Opus takes 8, 12, 16, 24 and 48 kHz only.
         channels: 1 to 8 where the format has as many.
         format: "WAV", "FLAC", "OGG" (Vorbis), "OPUS" (in OGG), "MP3", "AIFF", written by soundfile; "M4A", "MP4" (both
-            AAC), "MOV" (PCM), "WEBM" (Opus), "MKV" (FLAC), "AAC" (ADTS), "TS" (AAC), "MPEG" (MP2), by PyAV.
+            AAC), "MOV" (PCM), "WEBM" (Opus), "MKV" (FLAC), "OGA" (FLAC in OGG), "AAC" (ADTS), "TS"
+            (AAC), "MPEG" (MP2), by PyAV.
         subtype: Another codec in the same container, by the library's name: "PCM_24", "FLOAT", "PCM_U8" …; "alac",
             "pcm_s24le" …
         seed: Another seed, other noise.

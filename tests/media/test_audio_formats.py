@@ -19,6 +19,7 @@ FORMATS = {
     "WAV": ("WAV", "soundfile"),
     "FLAC": ("FLAC", "soundfile"),
     "OGG": ("OGG", "soundfile"),
+    "OGA": ("OGG FLAC", "pyav"),
     "OPUS": ("OGG Opus", "pyav"),
     "MP3": ("MP3", "soundfile"),
     "AIFF": ("AIFF", "soundfile"),
@@ -33,7 +34,7 @@ FORMATS = {
 }
 """Format to make, what it is told to be, and what decodes it on auto."""
 
-EXACT = ("WAV", "FLAC", "AIFF", "MOV", "MKV")
+EXACT = ("WAV", "FLAC", "AIFF", "MOV", "MKV", "OGA")
 """Lossless as `make_audio` writes them."""
 
 SLACK = {"AAC": 2304, "TS": 2304, "MPEG": 1152, "M4A": 1024, "MP4": 1024}

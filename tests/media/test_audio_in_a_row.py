@@ -66,6 +66,16 @@ def test_opus_in_a_row_is_all_heard_by_either_library() -> None:
         assert pitches(decode(b"".join(songs), backend)) == [440, 1000]
 
 
+@pytest.mark.parametrize("backend", ["auto", "pyav"])
+def test_flac_in_a_row_is_all_heard_and_differing_ones_are_an_error(backend: str) -> None:
+    one, other = (make_audio(1, RATE, format="OGA", frequency=frequency) for frequency in (440, 1000))
+
+    assert np.array_equal(decode(one + other, backend), np.concatenate([decode(one), decode(other)]))
+    for odd in (make_audio(1, RATE, 2, format="OGA"), make_audio(1, 24_000, format="OGA")):
+        assert refusal(one + odd, backend)
+        assert refusal(odd + one, backend)
+
+
 def test_vorbis_in_a_row_is_not_given_to_the_library_that_makes_noise_of_it() -> None:
     assert "soundfile only" in refusal(song(440, quality=0) + song(1000, quality=1), "pyav")
     assert len(decode(song(440), "pyav")) > 0.99 * RATE

@@ -134,7 +134,7 @@ def test_what_holds_no_sound_is_the_payloads_fault(data: bytes, words: str) -> N
         by_torchcodec().load_bytes(data)
 
 
-@pytest.mark.parametrize("format_", ["WAV", "FLAC", "OGG", "OPUS", "M4A", "WEBM", "MKV"])
+@pytest.mark.parametrize("format_", ["WAV", "FLAC", "OGG", "OPUS", "OGA", "M4A", "WEBM", "MKV"])
 def test_damage_is_an_error_or_what_pyav_makes_of_it(format_: str) -> None:
     """Never another exception, and never more sound than there was."""
     rng = random.Random(7)

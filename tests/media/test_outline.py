@@ -152,10 +152,18 @@ def test_a_decoder_with_a_way_of_its_own_has_none() -> None:
 
 @pytest.mark.parametrize(
     ("format_", "samples"),
-    [("WAV", 88_200), ("FLAC", 88_200), ("AIFF", 88_200), ("OGG", 88_200), ("M4A", 88_200), ("MP3", None)],
+    [
+        ("WAV", 88_200),
+        ("FLAC", 88_200),
+        ("AIFF", 88_200),
+        ("OGG", 88_200),
+        ("OGA", None),
+        ("M4A", 88_200),
+        ("MP3", None),
+    ],
 )
 def test_clips_tell_their_rate_channels_and_length(format_: str, samples: int | None) -> None:
-    """An MP3's length is a guess from its bit rate, which is not passed on."""
+    """An MP3's length is a guess from its bit rate, which is not passed on; FFmpeg writes none into a FLAC in OGG."""
     ref = AudioMediaIO().load_bytes_ref(make_audio(2, 44_100, 2, format=format_))
 
     told = ref.outline()

@@ -22,7 +22,7 @@ class Format:
         name: What errors call it.
         backend: What reads it where nothing else was asked for: soundfile for what libsndfile reads, because it leaves
             the interpreter free while it decodes; PyAV for the rest, and for Opus, which it decodes in 0.4 of the time
-            and to the same samples in OGG and in WebM.
+            and to the same samples in OGG and in WebM. The libsndfile of soundfile's wheels knows no FLAC in OGG.
         demuxer: FFmpeg's name of it, which PyAV is held to.
         sndfile: libsndfile's names of it; none where libsndfile does not read it.
         declared_length: Whether the header's length can be believed as far as to refuse a clip for it. In MP3, ADTS and
@@ -43,6 +43,7 @@ WAV: Final = Format("WAV", "soundfile", "wav", frozenset({"WAV", "WAVEX", "RF64"
 FLAC: Final = Format("FLAC", "soundfile", "flac", frozenset({"FLAC"}), declared_length=True)
 AIFF: Final = Format("AIFF", "soundfile", "aiff", frozenset({"AIFF"}), declared_length=True)
 OGG: Final = Format("OGG", "soundfile", "ogg", frozenset({"OGG"}), declared_length=True)
+OGG_FLAC: Final = Format("OGG FLAC", "pyav", "ogg", frozenset({"OGG"}))
 OPUS: Final = Format("OGG Opus", "pyav", "ogg", frozenset({"OGG"}), declared_length=True)
 MP3: Final = Format("MP3", "soundfile", "mp3", frozenset({"MP3", "MPEG"}))
 LATE_MP3: Final = Format("MP3 behind other bytes", "pyav", "mp3")
@@ -66,6 +67,8 @@ _PREFIXES: Final = (
     (b"FLV\x01", FLV),
     (b"\x00\x00\x01\xba", MPEG_PS),
 )
+_IN_OGG: Final = ((b"OpusHead", OPUS), (b"\x7fFLAC", OGG_FLAC))
+"""How the first packet begins. RFC 7845, section 5.1; the mapping of FLAC into OGG, RFC 9639, section 10.1."""
 _BOXES: Final = (b"ftyp", b"moov", b"mdat", b"free", b"wide", b"skip", b"pnot")
 """Types with which an ISO file or a QuickTime movie may begin."""
 
@@ -78,9 +81,13 @@ _PACKET: Final = 188
 def sniff(data: bytes) -> Format | None:
     """The format of a payload; None where it is none that is read here. Looks at some 64 KiB at most."""
     if data[:4] == b"OggS":
-        # A page is a header, a table of as many bytes as its byte 26 tells, and the first packet.
-        return OPUS if len(data) > 26 and data.startswith(b"OpusHead", 27 + data[26]) else OGG
+        return next((found for start, found in _IN_OGG if data.startswith(start, behind_ogg_page(data))), OGG)
     return _by_prefix(data[:12]) or _by_packets(data)
+
+
+def behind_ogg_page(data: bytes) -> int:
+    """Where the first packet of an OGG begins: behind a header, and a table of as many bytes as its byte 26 tells."""
+    return 27 + int.from_bytes(data[26:27])
 
 
 def _by_prefix(head: bytes) -> Format | None:
@@ -123,4 +130,4 @@ def _adts_size(header: bytes) -> int | None:
     return size if size >= 7 and header[2] >> 2 & 15 < 13 else None
 
 
-__all__ = ["SUPPORTED", "Backend", "Format", "sniff"]
+__all__ = ["SUPPORTED", "Backend", "Format", "behind_ogg_page", "sniff"]

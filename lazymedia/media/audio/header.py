@@ -1,4 +1,4 @@
-"""What the header of a WAV or FLAC says, so that an impossible clip is refused before a library sees it.
+"""What the header of a WAV or FLAC (in OGG too) says, so that an impossible clip is refused before a library sees it.
 
 Comes in: a payload of a known format. Goes out: an `AudioHeader`, or None where the header cannot be read or the format
 is left to its decoder. Never here: a codec library, or a number that is believed: all of them may lie.
@@ -9,10 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from lazymedia.media.audio.formats import FLAC, WAV, Format
+from lazymedia.media.audio.formats import FLAC, OGG_FLAC, WAV, Format, behind_ogg_page
 
 _CHUNKS: Final = 64
 """Chunks of a WAV that are walked in search of its samples."""
+_IN_OGG: Final = 9
+"""Bytes before a FLAC in OGG: its own mark, a version, and the number of headers. RFC 9639, section 10.1."""
+_STREAMINFO: Final = 26
+"""Bytes of a FLAC up to the length: its mark, a block's header, and the block until there."""
 _MPEG: Final = {0x50, 0x55}
 """Tags of a WAV whose samples are MPEG audio: layers I and II, layer III. RFC 2361, appendix A."""
 
@@ -36,6 +40,9 @@ def read_header(data: bytes, kind: Format) -> AudioHeader | None:
     """What the header tells; None where it tells nothing here."""
     if kind == FLAC:
         return _flac(data)
+    if kind == OGG_FLAC:
+        start = behind_ogg_page(data) + _IN_OGG
+        return _flac(data[start : start + _STREAMINFO])
     if kind == WAV:
         told = _wav(data)
         return None if told is None else told.header
@@ -50,7 +57,7 @@ def mpeg_in_wav(data: bytes) -> slice | None:
 
 def _flac(data: bytes) -> AudioHeader | None:
     """STREAMINFO, which comes first: 20 bits of rate, 3 of channels - 1, 5 of depth - 1, 36 of samples (0: unknown)."""
-    if data[:4] != b"fLaC" or len(data) < 26 or data[4] & 0x7F:
+    if data[:4] != b"fLaC" or len(data) < _STREAMINFO or data[4] & 0x7F:
         return None
     bits = int.from_bytes(data[18:26], "big")
     return AudioHeader(bits >> 44, (bits >> 41 & 7) + 1, bits & (1 << 36) - 1 or None)

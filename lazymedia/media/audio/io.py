@@ -41,8 +41,8 @@ class AudioMediaIO(MediaIO[Clip]):
     padded at a clip's ends, and for truncated ones.
 
     Args:
-        audio_backend: "auto" (or None) takes soundfile for WAV, FLAC, OGG, MP3 and AIFF, and PyAV for Opus in OGG,
-            MP4, M4A, MOV, WebM, Matroska, AAC, AMR, MPEG, AVI and FLV, by the payload's own bytes. "soundfile" and
+        audio_backend: "auto" (or None) takes soundfile for WAV, FLAC, OGG, MP3 and AIFF, and PyAV for Opus and FLAC in
+            OGG, MP4, M4A, MOV, WebM, Matroska, AAC, AMR, MPEG, AVI and FLV, by the payload's own bytes. "soundfile" and
             "pyav" take that one for everything, and nothing else where it fails. "torchcodec" takes the system's FFmpeg
             for WAV, FLAC, OGG, MP4, M4A, MOV, WebM and Matroska, and the rest is as on "auto"; a request cannot choose
             it where the operator has not. Opus has 48,000 Hz by PyAV, and what its header names by soundfile.
