@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import soundfile
 
 from lazymedia.limits import Limits
+from lazymedia.media.audio import ogg
 from lazymedia.media.audio.ogg import MAX_LINKS
 from lazymedia.testing.audio import make_audio, sound
 from tests.media.hearing import RATE, decode, pitches, refusal
@@ -87,6 +89,17 @@ def test_very_many_recordings_in_a_row_are_refused_and_the_limit_on_seconds_coun
 
     assert f"{MAX_LINKS} recordings" in refusal(tiny * (MAX_LINKS + 1))
     assert "2 seconds" in refusal(song(440) * 3, limits=Limits(max_audio_seconds=2))
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5, 100, 4_242])
+def test_where_recordings_begin_does_not_depend_on_how_much_is_searched_at_once(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    songs = [song(frequency)[: 4_000 + frequency] for frequency in (440, 1000, 700)]
+    monkeypatch.setattr(ogg, "_AT_ONCE", at_once)
+
+    starts = np.cumsum([0, *map(len, songs)])
+    assert ogg.links_of(b"".join(songs)) == [slice(*ends) for ends in pairwise(starts)]
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.8, 0.95])
