@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from lazymedia import MediaRef, PacketIndexCache, ReleasedError, UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.audio import AudioMediaIO
-from lazymedia.media.video import VideoMediaIO
+from lazymedia.media.video import VideoMediaIO, VideoMetadata
 from lazymedia.media.video.container import open_video
 from lazymedia.media.video.upright import shown_size
 from lazymedia.parse.video import parse_video_data
@@ -59,17 +60,24 @@ def test_a_turn_of_the_whole_movie_is_left_to_the_decode() -> None:
 def test_a_matroska_with_a_projection_is_left_to_the_decode() -> None:
     data = make_video(3, codec="libvpx-vp9", container="webm")
     head = data.index(b"\x1f\x43\xb6\x75")
-    void = b"\xec\x82\x76\x75"  # an element that is to be skipped, with the bytes of a roll in it
+    roll = b"\x76\x70\x87\x76\x75\x84" + struct.pack(">f", 90)
+
+    def behind(void: bytes) -> VideoMetadata | None:
+        """An element that is to be skipped holds these bytes."""
+        element = b"\xec" + bytes([0x80 + len(void)]) + void
+        return VideoMediaIO().load_bytes_ref(data[:head] + element + data[head:]).outline()
 
     assert VideoMediaIO().load_bytes_ref(data).outline() is not None
-    assert VideoMediaIO().load_bytes_ref(data[:head] + void + data[head:]).outline() is None
+    assert behind(roll) is None
+    for words in (b"deja vu", b"vu vp", b"vp9"):  # which are the numbers of the two elements, as text
+        assert behind(words) is not None
 
 
 def test_padding_before_the_tracks_of_a_matroska_hides_no_projection() -> None:
     """It may hold what looks like the first cluster."""
     data = make_video(3, codec="libvpx-vp9", container="webm")
     tracks, head = data.index(b"\x16\x54\xae\x6b"), data.index(b"\x1f\x43\xb6\x75")
-    padding, roll = b"\xec\x84\x1f\x43\xb6\x75", b"\xec\x82\x76\x75"
+    padding, roll = b"\xec\x84\x1f\x43\xb6\x75", b"\xec\x85\x76\x70\x82\x76\x75"
     padded = data[:tracks] + padding + data[tracks:]
     head += len(padding)
 

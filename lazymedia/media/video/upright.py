@@ -19,8 +19,9 @@ _CLUSTER: Final = b"\x1f\x43\xb6\x75"
 _TRACKS: Final = b"\x16\x54\xae\x6b"
 """Where the tracks are described; what looks like a cluster before them is padding (RFC 9559, 5.1.4)."""
 
-_ROLL: Final = b"\x76\x75"
-"""ProjectionPoseRoll, by which Matroska turns a video (RFC 9559, 5.1.4.1.28.46)."""
+_PROJECTION, _ROLL = b"\x76\x70", b"\x76\x75"
+"""Projection, and the ProjectionPoseRoll within one, by which Matroska turns a video (RFC 9559, 5.1.4.1.28.41 and 46).
+"""
 
 _EXIF: Final = b"Exif\0\0"
 """How EXIF begins within a JPEG."""
@@ -37,12 +38,19 @@ def shown_size(data: bytes, opened: Opened) -> tuple[int, int] | None:
         return None
     if opened.codec == "mjpeg" and _EXIF in data:
         return None  # FFmpeg turns each picture by its own EXIF
-    if opened.kind == "matroska" and _ROLL in data[: data.find(_CLUSTER, data.find(_TRACKS))]:
-        return None  # or two other bytes that look alike
+    if opened.kind == "matroska" and _may_roll(data):
+        return None
     if opened.kind != "mov":
         return codec.width, codec.height
     matrix = display_matrix(data, opened.stream.id)
     return None if matrix is None else turn_by(matrix).size(codec.width, codec.height)
+
+
+def _may_roll(data: bytes) -> bool:
+    """Whether a Matroska turns its video; or holds, one behind the other, bytes that look alike."""
+    head = data[: data.find(_CLUSTER, data.find(_TRACKS))]
+    projection = head.find(_PROJECTION)
+    return projection >= 0 and _ROLL in head[projection:]
 
 
 __all__ = ["shown_size"]
