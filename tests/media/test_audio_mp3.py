@@ -174,7 +174,7 @@ def test_a_payload_of_more_recordings_than_allowed_is_an_error() -> None:
 
     assert len(mp3_recordings.find(one * MAX_RECORDINGS)) == MAX_RECORDINGS
     assert str(MAX_RECORDINGS) in refusal(one * (MAX_RECORDINGS + 1))
-    assert str(MAX_RECORDINGS) in refusal(one[: len(frames(one)[0])] * 30_000)
+    assert "no whole frame" in refusal(one[: len(frames(one)[0])] * 30_000)
 
 
 @pytest.mark.parametrize("filler", [b"\xff", b"\xff\xfb\x90\x64", b"\xff\xfb", b"\0", b"\xff\xfb\xe0\x64" + bytes(20)])

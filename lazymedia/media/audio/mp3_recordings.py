@@ -10,10 +10,8 @@ the first makes it expect the end, if not. So neither may see more than one reco
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -21,20 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from lazymedia.media.audio.bounds import refused
-from lazymedia.media.audio.mpeg_audio import behind_id3, behind_tags, frame_samples, frame_size, side_bytes
+from lazymedia.media.audio.mpeg_audio import behind_id3, behind_tags, frame_size, kind_of
+from lazymedia.media.audio.mpeg_run import Run
 from lazymedia.media.stopping import checkpoint
 
 MAX_RECORDINGS: Final = 256
 """In one payload: as many as an OGG may hold."""
 
-_AT_ONCE: Final = 1 << 12
-"""Frames that are walked and judged together."""
 _TOLD_BESIDES: Final = 16
 """Frames beyond those that were told which are taken for padding: encoders count this way and that."""
 _PRIMED: Final = 8
 """Frames' worth of samples that may be dropped for what primes and pads: 4,095 each in LAME's tag, and mpg123's own."""
-_TAG: Final = 12
-"""Bytes of a frame's tag up to the number: letters, flags, and it."""
 _SEARCH: Final = 1 << 16
 """Bytes in which a frame must begin behind damage, as behind the tags at the start."""
 _SEARCHED: Final = 8 * _SEARCH
@@ -94,7 +89,7 @@ def find(data: bytes) -> list[Recording]:
     frames, a recording goes on behind it, and is damaged.
 
     Raises:
-        UnprocessableMediaError: More than `MAX_RECORDINGS`, or not one frame that is whole.
+        UnprocessableMediaError: More than `MAX_RECORDINGS`, or no whole frame of sound.
     """
     found: list[Recording] = []
     searched = runs = 0
@@ -104,9 +99,9 @@ def find(data: bytes) -> list[Recording]:
         runs += 1
         is_damaged = bool(found) and place > start
         searched += place - start
-        run = _Run.of(data, place)
-        for recording in run.recordings():
-            if is_damaged and run.goes_on_from(found[-1]) and 0 not in run.told:
+        run = Run.of(data, place)
+        for recording in _recordings(data, run):
+            if is_damaged and run.kind == kind_of(data[found[-1].start : found[-1].start + 4]) and 0 not in run.told:
                 found[-1] = replace(found[-1], stop=recording.stop, ends=None)
             else:
                 found.append(recording)
@@ -114,7 +109,7 @@ def find(data: bytes) -> list[Recording]:
             _check_number(len(found))
         start = behind_tags(data, run.stop)
     if not found:
-        raise refused("the MP3 holds no whole frame")
+        raise refused("the MP3 holds no whole frame of sound")
     if place >= 0 or not _is_over(data, start):  # libsndfile is to say what this is
         found[-1] = replace(found[-1], stop=len(data), ends=None)
     return found
@@ -139,12 +134,9 @@ def _is_frame(data: bytes, place: int) -> bool:
     if size is None or place + size > len(data):
         return False
     behind = data[place + size : place + size + 4]
-    return not behind or behind.startswith((b"TAG", b"ID3", b"APE")) or _kind(behind) == _kind(data[place : place + 4])
-
-
-def _kind(header: bytes) -> tuple[object, ...]:
-    """What stays within a recording: sync, version and layer; rate; whether it is mono."""
-    return *(byte & mask for byte, mask in zip(header, (0xFF, 0xFE, 0x0C))), header[3:] >= b"\xc0"
+    return (
+        not behind or behind.startswith((b"TAG", b"ID3", b"APE")) or kind_of(behind) == kind_of(data[place : place + 4])
+    )
 
 
 def _is_over(data: bytes, start: int) -> bool:
@@ -152,120 +144,20 @@ def _is_over(data: bytes, start: int) -> bool:
     return len(data) - start <= _SEARCH or not np.frombuffer(data, np.uint8, offset=start).any()
 
 
-@dataclass(slots=True)
-class _Run:
-    """Frames of one kind, one behind the other.
-
-    Attributes:
-        ends: Where each ends.
-        told: What frames that tell of those behind them tell their number to be, 0 where they do not.
-    """
-
-    data: bytes
-    start: int
-    header: bytes
-    ends: array[int] = field(default_factory=lambda: array("Q"))
-    told: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def stop(self) -> int:
-        """Where the last ends."""
-        return self.ends[-1] if self.ends else self.start
-
-    @classmethod
-    def of(cls, data: bytes, start: int) -> _Run:
-        """As many as there are, from one on that is whole."""
-        run = cls(data, start, data[start : start + 4])
-        sizes = [frame_size(bytes((0xFF, run.header[1], third, 0))) or 0 for third in range(256)]
-        sizes = [size if (third ^ run.header[2]) & 0x0C == 0 else 0 for third, size in enumerate(sizes)]
-        bytes_ = np.frombuffer(data, np.uint8)
-        while run._add(_places(data, run.stop, sizes), bytes_):
-            checkpoint()
-        return run
-
-    def goes_on_from(self, recording: Recording) -> bool:
-        """Whether this is of the same kind."""
-        return _kind(self.data[recording.start : recording.start + 4]) == _kind(self.header)
-
-    def recordings(self) -> Iterator[Recording]:
-        """What it consists of."""
-        ends = np.array(self.ends, np.uint64)
-        for first, stop in pairwise([*sorted({0, *self.told}), len(ends)]):
-            told = self.told.get(first, 0)
-            over = first + 1 + told
-            parts = [first, over, stop] if told and stop > over + _TOLD_BESIDES else [first, stop]
-            for one, other in pairwise(parts):
-                yield from self._recording(ends, one, other)
-
-    def _recording(self, ends: npt.NDArray[np.uint64], first: int, stop: int) -> Iterator[Recording]:
-        """Some of the frames. One that tells of others is no sound, and left out where it does not tell how many. One
-        alone is none either: mpg123 wants to see two.
-        """
-        told = self.told.get(first)
-        first += told == 0
-        if stop - first > 1:
-            start = int(ends[first - 1]) if first else self.start
-            yield Recording(
-                start, int(ends[stop - 1]), frame_samples(self.header), bool(told), ends[first:stop], self.data
-            )
-
-    def _add(self, places: list[int], bytes_: npt.NDArray[np.uint8]) -> bool:
-        """Take frames in as far as they are of the kind. Whether more may follow."""
-        starts = np.array(places[:-1], np.int64)
-        heads = bytes_[starts[:, None] + np.arange(4)]
-        sync, version, _, mode = heads.T
-        same = (sync == 0xFF) & ((version ^ self.header[1]) & 0xFE == 0)
-        same &= (mode >> 6 == 3) == (self.header[3] >> 6 == 3)
-        good = len(starts) if same.all() else int(same.argmin())
-        sizes = np.diff(places)
-        for number in self._that_tell(starts[:good], sizes[:good], bytes_):
-            told = _told(self.data, int(starts[number]))
-            if told is not None:
-                self.told[len(self.ends) + number] = told
-        _check_number(len(self.told))
-        self.ends.extend(places[1 : good + 1])
-        return good == _AT_ONCE
-
-    def _that_tell(
-        self, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], bytes_: npt.NDArray[np.uint8]
-    ) -> list[int]:
-        """Frames whose samples begin with the letters of Xing's tag, or LAME's, and that have room for a number."""
-        if self.header[1] & 6 != 2:  # layer III alone has them
-            return []
-        at = 4 + side_bytes(self.header)
-        numbers = np.flatnonzero(sizes >= at + _TAG)
-        marks = bytes_[starts[numbers, None] + at + np.arange(4)].view(">u4")[:, 0]
-        told: list[int] = numbers[np.isin(marks, [0x58696E67, 0x496E666F])].tolist()
-        return told
-
-
-def _places(data: bytes, place: int, sizes: list[int]) -> list[int]:
-    """Where up to `_AT_ONCE` frames begin and, at last, end. A loop of as little as possible: this holds the
-    interpreter.
-    """
-    places = [place]
-    append = places.append
-    with suppress(IndexError):  # behind the end
-        for _ in range(_AT_ONCE):
-            size = sizes[data[place + 2]]
-            if not size:
-                break
-            place += size
-            append(place)
-    if place > len(data):
-        places.pop()
-    return places
-
-
-def _told(data: bytes, start: int) -> int | None:
-    """How many frames the one there tells to follow, 0 if it does not tell; None if it is sound, by mpg123's rule: what
-    stands before the tag is not all zeros, the checksum aside.
-    """
-    at = start + 4 + side_bytes(data[start : start + 4])
-    if any(data[start + 6 : at]):
-        return None
-    has_number = data[at + 7] & 1  # the first of its flags
-    return int.from_bytes(data[at + 8 : at + 12], "big") if has_number else 0
+def _recordings(data: bytes, run: Run) -> Iterator[Recording]:
+    """What frames of one kind consist of."""
+    ends = np.array(run.ends, np.uint64)
+    for first, stop in pairwise([*sorted({0, *run.told}), len(ends)]):
+        told = run.told.get(first, 0)
+        over = first + 1 + told
+        parts = [first, over, stop] if told and stop > over + _TOLD_BESIDES else [first, stop]
+        for one, other in pairwise(parts):
+            # A frame that tells of others is no sound, and left out where it does not tell how many.
+            begins = one + (run.told.get(one) == 0)
+            if other - begins > 1:  # one alone is none: mpg123 wants to see two
+                start = int(ends[begins - 1]) if begins else run.start
+                kept = ends[begins:other]
+                yield Recording(start, int(kept[-1]), run.per_frame, bool(run.told.get(begins)), kept, data)
 
 
 __all__ = ["MAX_RECORDINGS", "Recording", "find"]

@@ -49,6 +49,11 @@ def frame_samples(header: bytes) -> int:
     return 384 if layer == 3 else 576 if layer == 1 and version != 3 else 1152
 
 
+def kind_of(header: bytes) -> tuple[object, ...]:
+    """What stays the same in all frames of a recording: sync, version and layer; rate; whether there is one channel."""
+    return *(byte & mask for byte, mask in zip(header, (0xFF, 0xFE, 0x0C))), header[3:] >= b"\xc0"
+
+
 def side_bytes(header: bytes) -> int:
     """Bytes of a layer III frame between its header and its samples, for which silence is all zeros. The same
     source.
@@ -86,4 +91,4 @@ def _of_seven_bits(four: bytes) -> int:
     return size
 
 
-__all__ = ["behind_id3", "behind_tags", "frame_samples", "frame_size", "side_bytes"]
+__all__ = ["behind_id3", "behind_tags", "frame_samples", "frame_size", "kind_of", "side_bytes"]

@@ -1,0 +1,129 @@
+"""Frames of MPEG audio of one kind, one behind the other, and which of them tell how many follow.
+
+Comes in: a payload, and where a frame begins in it. Goes out: a `Run`. Never here: what a recording is, or a library.
+"""
+
+from __future__ import annotations
+
+from array import array
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lazymedia.media.audio.mpeg_audio import frame_samples, frame_size, kind_of, side_bytes
+from lazymedia.media.stopping import checkpoint
+
+MOST_TELLING: Final = 1 << 10
+"""Frames of a run that may tell of others; it ends where there are more."""
+
+_AT_ONCE: Final = 1 << 12
+"""Frames that are walked and judged together."""
+_TAG: Final = 12
+"""Bytes of a frame's tag up to the number: letters, flags, and it."""
+
+
+@dataclass(slots=True)
+class Run:
+    """Frames of one kind.
+
+    Attributes:
+        start: Where the first begins.
+        header: Its.
+        ends: Where each ends.
+        told: How many frames follow, by the number of the frame that tells of them; 0 where it tells no number.
+    """
+
+    start: int
+    header: bytes
+    _data: bytes
+    ends: array[int] = field(default_factory=lambda: array("Q"))
+    told: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def stop(self) -> int:
+        """Where the last ends."""
+        return self.ends[-1] if self.ends else self.start
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Theirs."""
+        return kind_of(self.header)
+
+    @property
+    def per_frame(self) -> int:
+        """Samples per channel."""
+        return frame_samples(self.header)
+
+    @classmethod
+    def of(cls, data: bytes, start: int) -> Run:
+        """As many as there are, from one on that is whole."""
+        run = cls(start, data[start : start + 4], data)
+        headers = [bytes((0xFF, run.header[1], third, run.header[3])) for third in range(256)]
+        sizes = [frame_size(header) or 0 if kind_of(header) == run.kind else 0 for header in headers]
+        bytes_ = np.frombuffer(data, np.uint8)
+        while run._add(_places(data, run.stop, sizes), bytes_):
+            checkpoint()
+        return run
+
+    def _add(self, places: list[int], bytes_: npt.NDArray[np.uint8]) -> bool:
+        """Take frames in as far as they are of the kind. Whether more may follow."""
+        starts = np.array(places[:-1], np.int64)
+        heads = bytes_[starts[:, None] + np.arange(4)]
+        sync, version, _, mode = heads.T
+        same = (sync == 0xFF) & ((version ^ self.header[1]) & 0xFE == 0)
+        same &= (mode >> 6 == 3) == (self.header[3] >> 6 == 3)
+        good = len(starts) if same.all() else int(same.argmin())
+        sizes = np.diff(places)
+        for number in self._that_tell(starts[:good], sizes[:good], bytes_):
+            told = _told(self._data, int(starts[number]))
+            if told is not None:
+                self.told[len(self.ends) + number] = told
+        self.ends.extend(places[1 : good + 1])
+        return good == _AT_ONCE and len(self.told) <= MOST_TELLING
+
+    def _that_tell(
+        self, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], bytes_: npt.NDArray[np.uint8]
+    ) -> list[int]:
+        """Frames whose samples begin with the letters of Xing's tag, or LAME's, and that have room for a number."""
+        if self.header[1] & 6 != 2:  # layer III alone has them
+            return []
+        at = 4 + side_bytes(self.header)
+        numbers = np.flatnonzero(sizes >= at + _TAG)
+        marks = bytes_[starts[numbers, None] + at + np.arange(4)].view(">u4")[:, 0]
+        told: list[int] = numbers[np.isin(marks, [0x58696E67, 0x496E666F])].tolist()
+        return told
+
+
+def _places(data: bytes, place: int, sizes: list[int]) -> list[int]:
+    """Where up to `_AT_ONCE` frames begin and, at last, end. A loop of as little as possible: this holds the
+    interpreter.
+    """
+    places = [place]
+    append = places.append
+    with suppress(IndexError):  # behind the end
+        for _ in range(_AT_ONCE):
+            size = sizes[data[place + 2]]
+            if not size:
+                break
+            place += size
+            append(place)
+    if place > len(data):
+        places.pop()
+    return places
+
+
+def _told(data: bytes, start: int) -> int | None:
+    """How many frames the one there tells to follow, 0 if it does not tell; None if it is sound, by mpg123's rule: what
+    stands before the tag is not all zeros, the checksum aside.
+    """
+    at = start + 4 + side_bytes(data[start : start + 4])
+    if any(data[start + 6 : at]):
+        return None
+    has_number = data[at + 7] & 1  # the first of its flags
+    return int.from_bytes(data[at + 8 : at + 12], "big") if has_number else 0
+
+
+__all__ = ["MOST_TELLING", "Run"]
