@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import av
@@ -14,6 +15,7 @@ from lazymedia.media.audio.mpeg_audio import behind_id3, frame_size
 from lazymedia.testing.audio import make_audio, sound
 
 
+@cache
 def song(frequency: float = 440, seconds: float = 2, *, rate: int = 48_000, channels: int = 1) -> bytes:
     """A tone at a variable bit rate: loud from the first frame on, so that the bit rate of that says nothing of the
     rest. A frame before them tells how many there are.
@@ -21,11 +23,13 @@ def song(frequency: float = 440, seconds: float = 2, *, rate: int = 48_000, chan
     return make_audio(seconds, rate, channels, format="MP3", frequency=frequency)
 
 
+@cache
 def constant(seconds: float = 2, rate: int = 48_000, channels: int = 1, kbits: int | None = None) -> bytes:
     """At a constant bit rate, by another encoder."""
     return _by_ffmpeg("libmp3lame", seconds, rate, channels, kbits)
 
 
+@cache
 def layer_two(rate: int = 48_000) -> bytes:
     """Layer II, which has no frame that tells of others."""
     return _by_ffmpeg("mp2", 2, rate, 2, None)
@@ -73,6 +77,17 @@ def telling(clip: bytes, count: int) -> bytes:
     return clip[:at] + struct.pack(">I", count) + clip[at + 4 :]
 
 
+def dropping(clip: bytes, delay: int, padding: int) -> bytes:
+    """With other numbers of samples in LAME's tag, to be dropped at the ends."""
+    at = clip.index(b"Xing" if b"Xing" in clip[:60] else b"Info") + 141
+    return clip[:at] + (delay << 12 | padding).to_bytes(3, "big") + clip[at + 3 :]
+
+
+def flipped(frame: bytes, bit: int) -> bytes:
+    """With one bit of its header turned."""
+    return (int.from_bytes(frame[:4], "big") ^ 1 << bit).to_bytes(4, "big") + frame[4:]
+
+
 def id3v2(size: int, flags: int = 0) -> bytes:
     """A tag of so many bytes, its ten first ones not among them."""
     seven = bytes(size >> shift & 127 for shift in (21, 14, 7, 0))
@@ -91,10 +106,23 @@ def ape(size: int) -> bytes:
     )
 
 
-def in_wav(clip: bytes, *, rate: int = 48_000, channels: int = 1, tag: int = 0x55, told: int | None = None) -> bytes:
-    """As the samples of a WAV, whose ``fact`` chunk may tell how many there are."""
+def in_wav(
+    clip: bytes,
+    *,
+    rate: int = 48_000,
+    channels: int = 1,
+    tag: int = 0x55,
+    told: int | None = None,
+    size: int | None = None,
+    chunks: int = 0,
+) -> bytes:
+    """As the samples of a WAV, whose ``fact`` chunk may tell how many there are; so many bytes, as it says, behind
+    other chunks.
+    """
+    other = b"LIST" + struct.pack("<I", 4) + b"INFO"
     fmt = struct.pack("<HHIIHHHHIHHH", tag, channels, rate, 16_000, 1, 0, 12, 1, 2, 417, 1, 1393)
     fact = b"" if told is None else b"fact" + struct.pack("<II", 4, told)
     padded = clip + bytes(len(clip) & 1)
-    body = b"WAVEfmt " + struct.pack("<I", len(fmt)) + fmt + fact + b"data" + struct.pack("<I", len(clip)) + padded
+    sized = struct.pack("<I", len(clip) if size is None else size)
+    body = b"WAVEfmt " + struct.pack("<I", len(fmt)) + fmt + fact + other * chunks + b"data" + sized + padded
     return b"RIFF" + struct.pack("<I", len(body)) + body

@@ -17,17 +17,16 @@ from lazymedia.media.audio.mp3_reader import Recorded
 from lazymedia.media.audio.mp3_recordings import Recording
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from tests.media.many_at_a_time import after, checks, load, open_files, outcome
-from tests.media.mp3_clips import ape, constant, frames, id3v1, id3v2, layer_two, song, telling, untold
+from tests.media.mp3_clips import ape, constant, dropping, frames, id3v1, id3v2, layer_two, song, telling, untold
 
 pytestmark = pytest.mark.skipif(not feed.is_possible(), reason="needs pipes that tell how much they hold")
 
 MUTANTS: Final = 20_000 if os.environ.get("LAZYMEDIA_LONG_TESTS") else 400
 
 
-@cache
 def long() -> bytes:
     """Of many calls, the last of which is short, at the highest bit rate there is."""
-    return constant(30, 48_000, 2, kbits=320)
+    return constant(15, 48_000, 2, kbits=320)
 
 
 def as_stream(function: Callable[..., Any], *args: Any) -> Any:
@@ -47,11 +46,11 @@ def test_a_pipe_is_what_a_good_clip_goes_through() -> None:
 
     with patch.object(Recorded, "_read_pipe", spy):
         load(long())
-    assert len(opened) > 20
+    assert len(opened) > 10
     assert all(opened)
 
 
-@pytest.mark.parametrize("clip", [long, partial(song, 440, 60)], ids=["constant", "variable"])
+@pytest.mark.parametrize("clip", [long, partial(song, 440, 25)], ids=["constant", "variable"])
 @pytest.mark.parametrize("size", [4_096, 1 << 16, 80_000, 100_000, 1 << 17, 1 << 20])
 def test_a_pipe_of_any_size_gives_what_a_stream_gives(
     clip: Callable[[], bytes], size: int, monkeypatch: pytest.MonkeyPatch
@@ -69,7 +68,7 @@ def test_where_a_pipe_runs_dry_the_rest_is_read_as_a_stream(few: int, monkeypatc
     pieces, go_on, went_on = Recording.pieces, Recorded._go_on_as_stream, 0
 
     def too_little(self: Recording, samples: int) -> Iterator[memoryview]:
-        for number, piece in enumerate(pieces(self, samples)):
+        for number, piece in enumerate(memoryview(piece) for piece in pieces(self, samples)):
             size = len(piece) if number < few else 500
             yield from (piece[start : start + size] for start in range(0, len(piece), size))
 
@@ -129,12 +128,13 @@ def mutant(dice: random.Random) -> bytes:
         clip = dice.choice(good())
         if clip[:1] == b"\xff" and len(frames(clip)) > 2 and dice.random() < 0.5:
             clip = clip[len(frames(clip)[0]) :]
-        elif dice.random() < 0.2 and b"Xing" in clip[:60]:
-            clip = telling(clip, dice.choice([0, 1, 5, 1_000, 2**31, 2**32 - 1]))
+        elif dice.random() < 0.3 and b"Xing" in clip[:60]:
+            clip = telling(clip, dice.choice([0, 1, 5, len(frames(clip)) - 1, 1_000, 2**31, 2**32 - 1]))
+            clip = dropping(clip, *dice.choice([(576, 1_000), (4_095, 4_095), (0, 1_152), (0, 4_095)]))
         parts += [dice.choice([b"", b"", id3v1(), id3v2(dice.randrange(3_000)), ape(32 + dice.randrange(99))]), clip]
     made = bytearray(b"".join(parts))
-    for _ in range(dice.choice([0, 1, 1, 2, 30])):
-        at = dice.randrange(len(made) if dice.random() < 0.7 else min(len(made), 200))
+    for _ in range(dice.choice([0, 1, 1, 2, 30]) if len(made) > 1_000 else 0):
+        at = dice.randrange(1 + (len(made) if dice.random() < 0.7 else min(len(made), 200)))
         change = dice.randrange(4)
         if change < 2:
             made[at : at + 1] = dice.randbytes(1)
@@ -142,7 +142,7 @@ def mutant(dice: random.Random) -> bytes:
             made[at : at + dice.randrange(600)] = dice.randbytes(dice.randrange(50))
         else:
             made[at : at + 4] = dice.choice([b"Xing", b"Info", b"\xff\xfb\x90\xc4", b"TAG\0", b"ID3\3", bytes(4)])
-    return bytes(made[: dice.randrange(1, len(made) + 1)] if dice.random() < 0.2 else made)
+    return bytes(made[: dice.randrange(len(made) + 1)] if dice.random() < 0.2 else made)
 
 
 def test_any_damage_comes_to_the_same_by_pipe_and_by_stream() -> None:

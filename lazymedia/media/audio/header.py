@@ -45,14 +45,14 @@ def read_header(data: bytes, kind: Format) -> AudioHeader | None:
         return _flac(data[start : start + _STREAMINFO])
     if kind == WAV:
         told = _wav(data)
-        return None if told is None else told.header
+        return None if told is None or told.tag in _MPEG else told.header
     return None
 
 
 def mpeg_in_wav(data: bytes) -> slice | None:
     """Where the MPEG audio in a WAV lies; None where there is other sound in it."""
     told = _wav(data)
-    return told.samples if told is not None and told.tag in _MPEG else None
+    return (told.samples or slice(0)) if told is not None and told.tag in _MPEG else None
 
 
 def _flac(data: bytes) -> AudioHeader | None:

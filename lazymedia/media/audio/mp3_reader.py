@@ -3,15 +3,17 @@
 libsndfile reads an MP3 in pieces of 230 bytes, each a call into Python where it reads a payload. So it reads a pipe,
 without the interpreter; and a stream where there is no pipe, to the same samples.
 
-Comes in: a payload, and a recording in it. Goes out: what it holds, block by block. Never here: a limit, or the search
+Comes in: a recording. Goes out: what it holds, block by block. Never here: a limit, or the search
 for recordings.
 """
 
 from __future__ import annotations
 
 import io
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy.typing as npt
@@ -20,7 +22,7 @@ import soundfile
 from lazymedia.media.audio.feed import Feed
 from lazymedia.media.audio.mp3_recordings import Recording
 from lazymedia.media.audio.samples import BLOCK
-from lazymedia.media.audio.sndfile import Linear, Payload
+from lazymedia.media.audio.sndfile import Linear
 from lazymedia.media.stopping import checkpoint
 
 _CALL: Final = (BLOCK, BLOCK // 2, BLOCK // 4, BLOCK // 8)
@@ -38,10 +40,10 @@ class Recorded:
         file: What libsndfile makes of its header.
     """
 
-    def __init__(self, data: bytes, recording: Recording) -> None:
-        self._data, self._recording = data, recording
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
         self._done = 0
-        self._pipe = None if recording.ends is None else Feed.of(recording, _CALL)
+        self._pipe = Feed.of(recording, _CALL)
         try:
             self.file = self._opened()
         except BaseException:
@@ -71,7 +73,7 @@ class Recorded:
                 return Linear(self._pipe.end, closefd=False)
             except soundfile.LibsndfileError:  # the stream is to say what is wrong
                 self._close_pipe()
-        return Linear(_Stream(self._data, self._recording))
+        return Linear(_Stream(self._recording))
 
     def _read_pipe(self, pipe: Feed, out: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
         """None where there was not enough in it; libsndfile would take that for the end."""
@@ -91,11 +93,10 @@ class Recorded:
     def _go_on_as_stream(self, out: npt.NDArray[Any]) -> None:
         """Behind the samples that came already."""
         self.close()
-        self._pipe = None
         self.file = self._opened()
-        while self._done > 0:
+        while self._done > 0 and (count := len(self.file.read(out=out[: self._done]))):
             checkpoint()
-            self._done -= len(self.file.read(out=out[: self._done]))
+            self._done -= count
 
     def _close_pipe(self) -> None:
         if self._pipe is not None:
@@ -104,44 +105,54 @@ class Recorded:
 
 
 @contextmanager
-def opened(data: bytes, recording: Recording) -> Iterator[Recorded]:
+def opened(recording: Recording) -> Iterator[Recorded]:
     """A recording, to be read from start to end.
 
     Raises:
         Exception: soundfile's own, where it is damaged.
     """
-    recorded = Recorded(data, recording)
+    recorded = Recorded(recording)
     try:
         yield recorded
     finally:
         recorded.close()
 
 
-class _Stream(Payload):
-    """A part of a payload. Where its first frame does not tell the number of the others, it says that it is large
-    beyond all measure: libsndfile ends where the size and the bit rate of the first frame make it expect the end.
+class _Stream:
+    """The frames of a recording, which says that it is large beyond all measure: libsndfile ends where the size and the
+    bit rate of the first frame make it expect the end. Only where that tells the number of the others, mpg123 ends
+    there, and would complain of the size.
     """
 
-    def __init__(self, data: bytes, recording: Recording) -> None:
-        super().__init__(data)  # which is no copy
-        self._start, self._stop = recording.start, recording.stop
-        self._size = recording.stop - recording.start if recording.tells else _BEYOND_MEASURE
-        self.seek(0)
+    def __init__(self, recording: Recording) -> None:
+        self._parts = recording.parts()
+        self._stops = list(accumulate(map(len, self._parts)))
+        self._size = self._stops[-1] if recording.told else _BEYOND_MEASURE
+        self._place = 0
+
+    def __repr__(self) -> str:
+        return "the payload"
 
     def tell(self) -> int:
-        return super().tell() - self._start
+        return self._place
 
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self._size}[whence]
-        if place >= 0:
-            super().seek(self._start + place)
-        return self.tell()
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        self._place = place if place >= 0 else self._place
+        return self._place
 
-    def readinto(self, buffer: Any, /) -> int:
+    def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)
-        if self._size - _TAIL <= self.tell() and self._size == _BEYOND_MEASURE:
+        if self._size == _BEYOND_MEASURE and self._place >= self._size - _TAIL:
             return len(view)  # where a tag might stand, there is none
-        return super().readinto(view[: max(self._stop - super().tell(), 0)])
+        at = bisect_right(self._stops, self._place)
+        if at == len(self._stops):
+            return 0
+        start = self._place - self._stops[at] + len(self._parts[at])
+        part = self._parts[at][start : start + len(view)]
+        view[: len(part)] = part
+        self._place += len(part)
+        return len(part)
 
 
 __all__ = ["Recorded", "opened"]

@@ -3,17 +3,19 @@
 Comes in: a payload that begins as an MP3, behind its tags. Goes out: its `Recording`s. Never here: a library, or a copy
 of the payload.
 
-mpg123 ends behind as many frames as the first one tells, if it tells a number; libsndfile ends where the bit rate of
-the first makes it expect the end, if not. So neither may see more than one recording, or learn its size.
+mpg123 ends behind as many frames as the first one tells, if it tells a number, and libsndfile where the bit rate of the
+first makes it expect the end, if not; either ends without an error at a frame of another kind. So neither may see more
+than one recording, learn its size, or meet anything but frames.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,138 +28,205 @@ from lazymedia.media.stopping import checkpoint
 MAX_RECORDINGS: Final = 256
 """In one payload: as many as an OGG may hold."""
 
-_TOLD_BESIDES: Final = 16
+_TOLD_BESIDES: Final = 4
 """Frames beyond those that were told which are taken for padding: encoders count this way and that."""
-_PRIMED: Final = 8
-"""Frames' worth of samples that may be dropped for what primes and pads: 4,095 each in LAME's tag, and mpg123's own."""
-_SEARCH: Final = 1 << 16
-"""Bytes in which a frame must begin behind damage, as behind the tags at the start."""
-_SEARCHED: Final = 8 * _SEARCH
-"""Bytes of one payload that are searched so."""
-_RUNS: Final = 2 * MAX_RECORDINGS
-"""Runs of frames of one kind, with anything between them, that are told apart."""
-_HEADER: Final = re.compile(rb"\xff[\xe2-\xff][\x10-\xef]")
+_DROPPED: Final = 2 * 4095 + 529
+"""Samples that may be dropped at the ends of a recording: LAME's delay and padding of 12 bits each, and what mpg123
+drops for its own delay.
+"""
+_RUNS: Final = 1 << 12
+"""Runs of frames, with damage or tags between them, in one payload."""
+_LOOKS: Final = 1 << 17
+"""Places of one payload that are looked at, where a frame might begin behind damage: a third of a second."""
+_AT_ONCE: Final = 1 << 20
+"""Bytes that are searched for such places without a pause."""
+_NEAR: Final = 1 << 16
+"""Bytes behind damage in which two frames are believed to be frames; further on, only three are."""
+_HEADER: Final = re.compile(rb"\xff(?=[\xe2-\xff][\x10-\xef])")
 """How a frame may begin, roughly."""
+
+_Ends: TypeAlias = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Frames of one encoder. Where there is no damage between them, they are `Feedable`.
+    """Frames of one encoder, which are `Feedable`.
 
     Attributes:
-        start: Where the first begins.
-        stop: Where the last ends; tags behind it do not belong to it.
         per_frame: Samples per channel.
-        ends: Where each frame ends; None where there is damage between them.
-        tells: Whether the first tells how many others there are.
+        told: How many others there are, as the first frame tells; 0 where it does not.
+        ends: Where each frame ends.
+        breaks: The numbers of the first frame, and of those before which something is left out, and where each begins.
     """
 
-    start: int
-    stop: int
     per_frame: int
-    tells: bool
-    ends: npt.NDArray[np.uint64] | None
+    told: int
+    ends: _Ends
+    breaks: list[tuple[int, int]]
     _data: bytes
 
     @property
     def least(self) -> int:
         """Samples per channel that come out at least, unless frames are damaged within."""
-        return 0 if self.ends is None else self.per_frame * max(len(self.ends) - _PRIMED, 0)
+        if len(self.breaks) > 1:
+            return 0
+        frames = min(len(self.ends), self.told or len(self.ends))
+        return max(self.per_frame * (frames - 2) - _DROPPED, 0)
+
+    def parts(self) -> list[memoryview]:
+        """Its frames, those that lie behind each other in one."""
+        return list(self._parts(0, len(self.ends)))
 
     def most_bytes(self, samples: int) -> int:
         """Of the frames that one call needs."""
-        return max(stop - start for start, stop in pairwise(self._parts(samples)))
+        return max(map(len, self.pieces(samples)))
 
-    def pieces(self, samples: int) -> Iterator[memoryview]:
+    def pieces(self, samples: int) -> Iterator[bytes | memoryview]:
         """Frames, up to the one with which a call's samples are complete."""
-        view = memoryview(self._data)
-        for start, stop in pairwise(self._parts(samples)):
-            yield view[start:stop]
-
-    def _parts(self, samples: int) -> list[int]:
-        assert self.ends is not None
         wanted = np.arange(samples, self.per_frame * len(self.ends), samples)
-        stops: list[int] = self.ends[(wanted - 1) // self.per_frame].tolist()
-        return [self.start, *stops, self.stop]
+        stops: list[int] = ((wanted - 1) // self.per_frame + 1).tolist()
+        for first, stop in pairwise([0, *stops, len(self.ends)]):
+            parts = list(self._parts(first, stop))
+            yield parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _parts(self, first: int, stop: int) -> Iterator[memoryview]:
+        view = memoryview(self._data)
+        at = bisect_right(self.breaks, (first, len(self._data))) - 1
+        while first < stop:
+            number, start = self.breaks[at]
+            at += 1
+            following = self.breaks[at][0] if at < len(self.breaks) else stop
+            begin = start if first == number else int(self.ends[first - 1])
+            first = min(stop, following)
+            yield view[begin : int(self.ends[first - 1])]
 
 
 def find(data: bytes) -> list[Recording]:
-    """The recordings, in order; what comes behind the last whole frame belongs to none.
+    """The recordings, in order. What is no whole frame belongs to none.
 
     A frame that tells how many follow begins a recording. So does the one behind as many as were told, the first of
     another version, layer, rate or number of channels, and the first behind tags. Where anything else stands between
-    frames, a recording goes on behind it, and is damaged.
+    frames, it is left out, and a recording goes on behind it.
 
     Raises:
-        UnprocessableMediaError: More than `MAX_RECORDINGS`, or no whole frame of sound.
+        UnprocessableMediaError: More than `MAX_RECORDINGS`, no whole frame of sound, or more damage than is looked
+            through.
     """
     found: list[Recording] = []
-    searched = runs = 0
-    start = behind_id3(data)
-    while (place := _next_frame(data, start)) >= 0 and searched <= _SEARCHED and runs < _RUNS:
-        checkpoint()
-        runs += 1
-        is_damaged = bool(found) and place > start
-        searched += place - start
-        run = Run.of(data, place)
-        for recording in _recordings(data, run):
-            if is_damaged and run.kind == kind_of(data[found[-1].start : found[-1].start + 4]) and 0 not in run.told:
-                found[-1] = replace(found[-1], stop=recording.stop, ends=None)
-            else:
-                found.append(recording)
-            is_damaged = False
-            _check_number(len(found))
-        start = behind_tags(data, run.stop)
+    frames = _Frames(data)
+    for run, is_behind_damage in _runs(data):
+        if not (is_behind_damage and frames.go_on_with(run)):
+            _add(found, frames)
+            frames = _Frames(data)
+            frames.go_on_with(run)
+    _add(found, frames)
     if not found:
         raise refused("the MP3 holds no whole frame of sound")
-    if place >= 0 or not _is_over(data, start):  # libsndfile is to say what this is
-        found[-1] = replace(found[-1], stop=len(data), ends=None)
     return found
 
 
-def _check_number(recordings: int) -> None:
-    if recordings > MAX_RECORDINGS:
-        raise refused(f"an MP3 may hold {MAX_RECORDINGS} recordings at most")
+def _add(found: list[Recording], frames: _Frames) -> None:
+    for recording in frames.recordings():
+        if len(found) == MAX_RECORDINGS:
+            raise refused(f"an MP3 may hold {MAX_RECORDINGS} recordings at most")
+        found.append(recording)
 
 
-def _next_frame(data: bytes, start: int) -> int:
-    """Where the next frame begins; -1 where none does for a while."""
-    if _is_frame(data, start):
-        return start
-    candidates = _HEADER.finditer(data, start, min(len(data), start + _SEARCH))
-    return next((found.start() for found in candidates if _is_frame(data, found.start())), -1)
+def _runs(data: bytes) -> Iterator[tuple[Run, bool]]:
+    """Frames of one kind, and whether anything but tags stands before them."""
+    search = _Search(data)
+    start = behind_id3(data)
+    place = search.next_frame(start)
+    for _ in range(_RUNS):
+        if place < 0:
+            return
+        run, is_behind_damage = Run.of(data, place), place != start
+        start = behind_tags(data, run.stop)
+        is_followed = start > run.stop or _is_frame(data, start, 1)
+        place = search.next_frame(start if is_followed else run.last + 1)
+        if 0 <= place < run.stop:
+            run.leave_out_last()  # it is cut, and another begins where its bytes are missing
+        if run.ends:
+            yield run, is_behind_damage
+    raise refused("the MP3 is damaged in too many places")
 
 
-def _is_frame(data: bytes, place: int) -> bool:
-    """Whether a frame begins there, which another of its kind follows, or tags, or nothing."""
+class _Search:
+    """The search for the next frame; a payload that makes it look too often is refused."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._looks = 0
+
+    def next_frame(self, start: int) -> int:
+        """Where one begins; -1 where none does any more."""
+        if _is_frame(self._data, start, 1):
+            return start
+        near = start + _NEAR
+        while start < len(self._data):
+            checkpoint()
+            for match in _HEADER.finditer(self._data, start, start + _AT_ONCE + 2):
+                self._looks += 1
+                if self._looks > _LOOKS:
+                    raise refused("the MP3 holds too much that looks like a frame and is none")
+                if _is_frame(self._data, match.start(), 1 if match.start() < near else 2):
+                    return match.start()
+            start += _AT_ONCE
+        return -1
+
+
+def _is_frame(data: bytes, place: int, others: int) -> bool:
+    """Whether a frame begins there that so many others of its kind follow, before there are tags or nothing."""
     size = frame_size(data[place : place + 4])
     if size is None or place + size > len(data):
         return False
     behind = data[place + size : place + size + 4]
-    return (
-        not behind or behind.startswith((b"TAG", b"ID3", b"APE")) or kind_of(behind) == kind_of(data[place : place + 4])
-    )
+    if others == 0 or not behind or behind.startswith((b"TAG", b"ID3", b"APE")):
+        return True
+    return kind_of(behind) == kind_of(data[place : place + 4]) and _is_frame(data, place + size, others - 1)
 
 
-def _is_over(data: bytes, start: int) -> bool:
-    """Whether what is left is too little to hide sound, or nothing but zeros."""
-    return len(data) - start <= _SEARCH or not np.frombuffer(data, np.uint8, offset=start).any()
+class _Frames:
+    """Frames of one kind, some of them behind damage."""
 
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._runs: list[Run] = []
+        self._breaks: list[tuple[int, int]] = []
+        self._told: dict[int, int] = {}
+        self._number = 0
 
-def _recordings(data: bytes, run: Run) -> Iterator[Recording]:
-    """What frames of one kind consist of."""
-    ends = np.array(run.ends, np.uint64)
-    for first, stop in pairwise([*sorted({0, *run.told}), len(ends)]):
-        told = run.told.get(first, 0)
-        over = first + 1 + told
-        parts = [first, over, stop] if told and stop > over + _TOLD_BESIDES else [first, stop]
-        for one, other in pairwise(parts):
-            # A frame that tells of others is no sound, and left out where it does not tell how many.
-            begins = one + (run.told.get(one) == 0)
-            if other - begins > 1:  # one alone is none: mpg123 wants to see two
-                start = int(ends[begins - 1]) if begins else run.start
-                kept = ends[begins:other]
-                yield Recording(start, int(kept[-1]), run.per_frame, bool(run.told.get(begins)), kept, data)
+    def go_on_with(self, run: Run) -> bool:
+        """Take in more, unless they are of another kind or begin a recording."""
+        if self._runs and (run.kind != self._runs[0].kind or 0 in run.told):
+            return False
+        self._runs.append(run)
+        self._breaks.append((self._number, run.start))
+        self._told |= {self._number + number: told for number, told in run.told.items()}
+        self._number += len(run.ends)
+        return True
+
+    def recordings(self) -> Iterator[Recording]:
+        """What they consist of."""
+        if not self._runs:
+            return
+        ends = np.concatenate([np.array(run.ends, np.uint64) for run in self._runs])
+        for first, stop in pairwise([*sorted({0, *self._told}), len(ends)]):
+            told = self._told.get(first, 0)
+            over = first + 1 + told
+            parts = [first, over, stop] if told and stop > over + _TOLD_BESIDES else [first, stop]
+            for one, other in pairwise(parts):
+                # A frame that tells of others is no sound, and left out where it does not tell how many.
+                begins = one + (self._told.get(one) == 0)
+                if other - begins > 1:  # one alone is none: mpg123 wants to see two
+                    yield self._recording(ends, begins, other)
+
+    def _recording(self, ends: _Ends, first: int, stop: int) -> Recording:
+        at = bisect_right(self._breaks, (first, len(self._data))) - 1
+        number, start = self._breaks[at]
+        breaks = [(0, start if number == first else int(ends[first - 1]))]
+        breaks += [(number - first, start) for number, start in self._breaks[at + 1 :] if number < stop]
+        return Recording(self._runs[0].per_frame, self._told.get(first, 0), ends[first:stop], breaks, self._data)
 
 
 __all__ = ["MAX_RECORDINGS", "Recording", "find"]

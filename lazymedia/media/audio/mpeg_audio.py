@@ -73,15 +73,20 @@ def behind_id3(data: bytes, start: int = 0) -> int:
 
 
 def behind_tags(data: bytes, start: int) -> int:
-    """Where the tags from there on end: ID3v1 and APE's, which stand behind a recording, and ID3v2, before the next."""
+    """Where the tags from there on end: ID3v1 and APE's, which stand behind a recording, and ID3v2, before the next.
+    What claims to end behind the payload is no tag.
+    """
     for _ in range(_TAG_TRIES):
         if data.startswith(b"TAG", start):
-            start += _ID3V1
+            stop = start + _ID3V1
         elif data.startswith(b"APETAGEX", start):
-            start += _APE + int.from_bytes(data[start + 12 : start + 16], "little")
+            stop = start + _APE + int.from_bytes(data[start + 12 : start + 16], "little")
         else:
+            stop = behind_id3(data, start)
+        if not start < stop <= len(data):
             break
-    return behind_id3(data, start)
+        start = stop
+    return start
 
 
 def _of_seven_bits(four: bytes) -> int:

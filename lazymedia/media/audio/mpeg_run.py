@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,10 @@ _AT_ONCE: Final = 1 << 12
 """Frames that are walked and judged together."""
 _TAG: Final = 12
 """Bytes of a frame's tag up to the number: letters, flags, and it."""
+_FIELDS: Final = (4, 4, 100, 4)
+"""Bytes of what stands behind the flags, where they say so: the number, the size, a table, the quality."""
+_DROPPED: Final = 21
+"""Where in LAME's tag, behind those, the numbers of samples are that are to be dropped at the ends: 12 bits each."""
 
 
 @dataclass(slots=True)
@@ -48,6 +53,11 @@ class Run:
         return self.ends[-1] if self.ends else self.start
 
     @property
+    def last(self) -> int:
+        """Where the last begins."""
+        return self.ends[-2] if len(self.ends) > 1 else self.start
+
+    @property
     def kind(self) -> tuple[object, ...]:
         """Theirs."""
         return kind_of(self.header)
@@ -61,12 +71,16 @@ class Run:
     def of(cls, data: bytes, start: int) -> Run:
         """As many as there are, from one on that is whole."""
         run = cls(start, data[start : start + 4], data)
-        headers = [bytes((0xFF, run.header[1], third, run.header[3])) for third in range(256)]
-        sizes = [frame_size(header) or 0 if kind_of(header) == run.kind else 0 for header in headers]
+        sizes = _sizes(run.header[1], run.header[2] & 0x0C)
         bytes_ = np.frombuffer(data, np.uint8)
         while run._add(_places(data, run.stop, sizes), bytes_):
             checkpoint()
         return run
+
+    def leave_out_last(self) -> None:
+        """As if it were not there."""
+        self.ends.pop()
+        self.told.pop(len(self.ends), None)
 
     def _add(self, places: list[int], bytes_: npt.NDArray[np.uint8]) -> bool:
         """Take frames in as far as they are of the kind. Whether more may follow."""
@@ -97,6 +111,13 @@ class Run:
         return told
 
 
+@lru_cache(maxsize=256)
+def _sizes(second: int, rate: int) -> list[int]:
+    """Bytes of a frame by the third byte of its header; 0 where that tells another rate, or none."""
+    headers = [bytes((0xFF, second, third, 0)) for third in range(256)]
+    return [frame_size(header) or 0 if header[2] & 0x0C == rate else 0 for header in headers]
+
+
 def _places(data: bytes, place: int, sizes: list[int]) -> list[int]:
     """Where up to `_AT_ONCE` frames begin and, at last, end. A loop of as little as possible: this holds the
     interpreter.
@@ -116,14 +137,19 @@ def _places(data: bytes, place: int, sizes: list[int]) -> list[int]:
 
 
 def _told(data: bytes, start: int) -> int | None:
-    """How many frames the one there tells to follow, 0 if it does not tell; None if it is sound, by mpg123's rule: what
-    stands before the tag is not all zeros, the checksum aside.
+    """How many frames the one there tells to follow; 0 if it does not tell, or tells that all of them be dropped. None
+    if it is sound, by mpg123's rule: what stands before the tag is not all zeros, the checksum aside.
     """
     at = start + 4 + side_bytes(data[start : start + 4])
     if any(data[start + 6 : at]):
         return None
-    has_number = data[at + 7] & 1  # the first of its flags
-    return int.from_bytes(data[at + 8 : at + 12], "big") if has_number else 0
+    flags = data[at + 7]
+    if not flags & 1:
+        return 0
+    told = int.from_bytes(data[at + 8 : at + 12], "big")
+    lame = at + 8 + sum(size for bit, size in enumerate(_FIELDS) if flags >> bit & 1)
+    dropped = int.from_bytes(data[lame + _DROPPED : lame + _DROPPED + 3], "big")
+    return told if (dropped >> 12) + (dropped & 0xFFF) < told * frame_samples(data[start : start + 4]) else 0
 
 
 __all__ = ["MOST_TELLING", "Run"]

@@ -49,7 +49,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     header, or in the middle of a frame, is an error. The samples of a WAV end where its header says or with the
     payload, whichever comes first; a size of 0xFFFFFFFF, as pipes write it, means all there is, and 0 means none. Those
     of a FLAC end where its header says, unless that tells no length. Of an MP3, all frames are decoded, whatever number
-    a header tells or a bit rate suggests.
+    a header tells or a bit rate suggests, and what is no frame is left out.
 
     Recordings that follow each other in one OGG or MP3 are read one after the other; libsndfile alone would stop behind
     the first, and FFmpeg decodes the second by the tables of the first. A last one that is cut within its tables is an
@@ -75,7 +75,7 @@ def read_header(data: bytes, kind: Format, limits: Limits) -> AudioHeader:
     follow each other in one OGG, no length.
     """
     data, kind = _unwrapped(data, kind)
-    first, *others = links_of(data) if "OGG" in kind.sndfile else [slice(None)]
+    first, *others = _parts(data, kind)
     with _opened(data, first, kind) as (file, _):
         told = _told(file, kind, limits)
         return replace(told, samples=None) if others else told
@@ -108,7 +108,7 @@ def _opened(data: bytes, part: _Part, kind: Format) -> Iterator[tuple[soundfile.
     """A recording, and what reads on in it."""
     with ExitStack() as stack:
         if isinstance(part, Recording):
-            recorded = stack.enter_context(mp3_reader.opened(data, part))
+            recorded = stack.enter_context(mp3_reader.opened(part))
             file, read = recorded.file, recorded.read
         else:
             file = stack.enter_context(Linear(Payload(data[part])))  # of all of it this is no copy
