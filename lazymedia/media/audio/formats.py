@@ -46,7 +46,6 @@ OGG: Final = Format("OGG", "soundfile", "ogg", frozenset({"OGG"}), declared_leng
 OGG_FLAC: Final = Format("OGG FLAC", "pyav", "ogg", frozenset({"OGG"}))
 OPUS: Final = Format("OGG Opus", "pyav", "ogg", frozenset({"OGG"}), declared_length=True)
 MP3: Final = Format("MP3", "soundfile", "mp3", frozenset({"MP3", "MPEG"}))
-LATE_MP3: Final = Format("MP3 behind other bytes", "pyav", "mp3")
 MP4: Final = Format("MP4", "pyav", "mov", declared_length=True)
 MATROSKA: Final = Format("Matroska or WebM", "pyav", "matroska", declared_length=True)
 AVI: Final = Format("AVI", "pyav", "avi", declared_length=True)
@@ -74,6 +73,8 @@ _BOXES: Final = (b"ftyp", b"moov", b"mdat", b"free", b"wide", b"skip", b"pnot")
 
 _SEARCH: Final = 1 << 16
 """Bytes behind a tag in which an MPEG frame must begin; FFmpeg and mpg123 search about as far."""
+_TAGS: Final = {b"TA", b"ID", b"AP"}
+"""How tags behind a frame begin."""
 _PACKET: Final = 188
 """Bytes of an MPEG-TS packet."""
 
@@ -118,9 +119,8 @@ def _mpeg_audio(data: bytes, start: int) -> Format | None:
         size = _adts_size(header) if adts else frame_size(header)
         if size is not None:
             following = data[position + size : position + size + 2]
-            if not following or (following[0] == 0xFF and following[1:] >= b"\xe0") or following == b"TA":
-                # libsndfile finds an MP3 right behind its tags only; FFmpeg searches.
-                return ADTS if adts else MP3 if position == start else LATE_MP3
+            if not following or (following[0] == 0xFF and following[1:] >= b"\xe0") or following in _TAGS:
+                return ADTS if adts else MP3
         position = data.find(b"\xff", position + 1, stop)
     return None
 

@@ -34,12 +34,18 @@ _DROPPED: Final = 2 * 4095 + 529
 """Samples that may be dropped at the ends of a recording: LAME's delay and padding of 12 bits each, and what mpg123
 drops for its own delay.
 """
-_RUNS: Final = 1 << 12
-"""Runs of frames, with damage or tags between them, in one payload."""
+_RUNS: Final = 1 << 14
+"""Runs of frames, with damage or tags between them, in one payload: a radio station may put a title between every four
+thousand bytes.
+"""
+_BELIEVED: Final = 32
+"""Frames that those of another kind have to be to be taken for sound: in a program's code, six may follow each other by
+chance.
+"""
 _LOOKS: Final = 1 << 17
 """Places of one payload that are looked at, where a frame might begin behind damage: a third of a second."""
-_AT_ONCE: Final = 1 << 20
-"""Bytes that are searched for such places without a pause."""
+_AT_ONCE, _LOOKS_AT_ONCE = 1 << 20, 1 << 10
+"""Bytes that are searched for such places, and places that are looked at, without a pause."""
 _NEAR: Final = 1 << 16
 """Bytes behind damage in which two frames are believed to be frames; further on, only three are."""
 _HEADER: Final = re.compile(rb"\xff(?=[\xe2-\xff][\x10-\xef])")
@@ -79,15 +85,22 @@ class Recording:
 
     def most_bytes(self, samples: int) -> int:
         """Of the frames that one call needs."""
-        return max(map(len, self.pieces(samples)))
+        if len(self.breaks) > 1:
+            return max(map(len, self.pieces(samples)))
+        places = np.append(np.uint64(self.breaks[0][1]), self.ends[self._stops(samples) - 1])
+        return int(np.diff(places).max())
 
     def pieces(self, samples: int) -> Iterator[bytes | memoryview]:
         """Frames, up to the one with which a call's samples are complete."""
-        wanted = np.arange(samples, self.per_frame * len(self.ends), samples)
-        stops: list[int] = ((wanted - 1) // self.per_frame + 1).tolist()
-        for first, stop in pairwise([0, *stops, len(self.ends)]):
+        for first, stop in pairwise([0, *self._stops(samples).tolist()]):
+            checkpoint()
             parts = list(self._parts(first, stop))
             yield parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _stops(self, samples: int) -> npt.NDArray[np.int64]:
+        """The number of frames that are needed for each call and those before it."""
+        wanted = np.arange(samples, self.per_frame * len(self.ends), samples)
+        return np.append((wanted - 1) // self.per_frame + 1, len(self.ends))
 
     def _parts(self, first: int, stop: int) -> Iterator[memoryview]:
         view = memoryview(self._data)
@@ -104,9 +117,9 @@ class Recording:
 def find(data: bytes) -> list[Recording]:
     """The recordings, in order. What is no whole frame belongs to none.
 
-    A frame that tells how many follow begins a recording. So does the one behind as many as were told, the first of
-    another version, layer, rate or number of channels, and the first behind tags. Where anything else stands between
-    frames, it is left out, and a recording goes on behind it.
+    A frame that tells how many follow begins a recording. So does the one behind as many as were told, and the first of
+    another version, layer, rate or number of channels. Whatever else stands between frames is left out, and a recording
+    goes on behind it.
 
     Raises:
         UnprocessableMediaError: More than `MAX_RECORDINGS`, no whole frame of sound, or more damage than is looked
@@ -114,8 +127,8 @@ def find(data: bytes) -> list[Recording]:
     """
     found: list[Recording] = []
     frames = _Frames(data)
-    for run, is_behind_damage in _runs(data):
-        if not (is_behind_damage and frames.go_on_with(run)):
+    for run in _runs(data):
+        if not frames.go_on_with(run):
             _add(found, frames)
             frames = _Frames(data)
             frames.go_on_with(run)
@@ -127,28 +140,45 @@ def find(data: bytes) -> list[Recording]:
 
 def _add(found: list[Recording], frames: _Frames) -> None:
     for recording in frames.recordings():
-        if len(found) == MAX_RECORDINGS:
-            raise refused(f"an MP3 may hold {MAX_RECORDINGS} recordings at most")
         found.append(recording)
+        _check_number(len(found))
 
 
-def _runs(data: bytes) -> Iterator[tuple[Run, bool]]:
-    """Frames of one kind, and whether anything but tags stands before them."""
+def _runs(data: bytes) -> Iterator[Run]:
+    """Frames of one kind."""
     search = _Search(data)
     start = behind_id3(data)
-    place = search.next_frame(start)
+    place, before, telling = search.next_frame(start), None, 0
     for _ in range(_RUNS):
+        checkpoint()
         if place < 0:
             return
-        run, is_behind_damage = Run.of(data, place), place != start
+        run = Run.of(data, place)
+        if before is not None and not _is_sound(run, before, is_tagged=before.stop < start == place):
+            place = search.next_frame(place + 1)
+            continue
+        telling += len(run.told)
+        _check_number(telling)
         start = behind_tags(data, run.stop)
         is_followed = start > run.stop or _is_frame(data, start, 1)
         place = search.next_frame(start if is_followed else run.last + 1)
         if 0 <= place < run.stop:
             run.leave_out_last()  # it is cut, and another begins where its bytes are missing
         if run.ends:
-            yield run, is_behind_damage
-    raise refused("the MP3 is damaged in too many places")
+            yield run
+            before = run
+    if place >= 0:
+        raise refused("the MP3 is damaged in too many places")
+
+
+def _is_sound(run: Run, before: Run, *, is_tagged: bool) -> bool:
+    """Whether what looks like frames is taken for some, by what they are and what stands before them."""
+    return is_tagged or run.kind == before.kind or 0 in run.told or len(run.ends) >= _BELIEVED
+
+
+def _check_number(recordings: int) -> None:
+    if recordings > MAX_RECORDINGS:
+        raise refused(f"an MP3 may hold {MAX_RECORDINGS} recordings at most")
 
 
 class _Search:
@@ -167,6 +197,8 @@ class _Search:
             checkpoint()
             for match in _HEADER.finditer(self._data, start, start + _AT_ONCE + 2):
                 self._looks += 1
+                if self._looks % _LOOKS_AT_ONCE == 0:
+                    checkpoint()
                 if self._looks > _LOOKS:
                     raise refused("the MP3 holds too much that looks like a frame and is none")
                 if _is_frame(self._data, match.start(), 1 if match.start() < near else 2):
@@ -218,7 +250,7 @@ class _Frames:
             for one, other in pairwise(parts):
                 # A frame that tells of others is no sound, and left out where it does not tell how many.
                 begins = one + (self._told.get(one) == 0)
-                if other - begins > 1:  # one alone is none: mpg123 wants to see two
+                if other - begins > 1 + (begins in self._told):  # one alone is none: mpg123 wants to see two
                     yield self._recording(ends, begins, other)
 
     def _recording(self, ends: _Ends, first: int, stop: int) -> Recording:

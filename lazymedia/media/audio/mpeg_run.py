@@ -20,8 +20,8 @@ from lazymedia.media.stopping import checkpoint
 MOST_TELLING: Final = 1 << 10
 """Frames of a run that may tell of others; it ends where there are more."""
 
-_AT_ONCE: Final = 1 << 12
-"""Frames that are walked and judged together."""
+_AT_ONCE: Final = (1 << 6, 1 << 12)
+"""Frames that are walked and judged together: at first, and at most."""
 _TAG: Final = 12
 """Bytes of a frame's tag up to the number: letters, flags, and it."""
 _FIELDS: Final = (4, 4, 100, 4)
@@ -73,8 +73,10 @@ class Run:
         run = cls(start, data[start : start + 4], data)
         sizes = _sizes(run.header[1], run.header[2] & 0x0C)
         bytes_ = np.frombuffer(data, np.uint8)
-        while run._add(_places(data, run.stop, sizes), bytes_):
+        at_once, most = _AT_ONCE
+        while run._add(_places(data, run.stop, sizes, at_once), at_once, bytes_):
             checkpoint()
+            at_once = min(2 * at_once, most)
         return run
 
     def leave_out_last(self) -> None:
@@ -82,7 +84,7 @@ class Run:
         self.ends.pop()
         self.told.pop(len(self.ends), None)
 
-    def _add(self, places: list[int], bytes_: npt.NDArray[np.uint8]) -> bool:
+    def _add(self, places: list[int], wanted: int, bytes_: npt.NDArray[np.uint8]) -> bool:
         """Take frames in as far as they are of the kind. Whether more may follow."""
         starts = np.array(places[:-1], np.int64)
         heads = bytes_[starts[:, None] + np.arange(4)]
@@ -96,7 +98,7 @@ class Run:
             if told is not None:
                 self.told[len(self.ends) + number] = told
         self.ends.extend(places[1 : good + 1])
-        return good == _AT_ONCE and len(self.told) <= MOST_TELLING
+        return good == wanted and len(self.told) <= MOST_TELLING
 
     def _that_tell(
         self, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], bytes_: npt.NDArray[np.uint8]
@@ -118,14 +120,14 @@ def _sizes(second: int, rate: int) -> list[int]:
     return [frame_size(header) or 0 if header[2] & 0x0C == rate else 0 for header in headers]
 
 
-def _places(data: bytes, place: int, sizes: list[int]) -> list[int]:
-    """Where up to `_AT_ONCE` frames begin and, at last, end. A loop of as little as possible: this holds the
+def _places(data: bytes, place: int, sizes: list[int], wanted: int) -> list[int]:
+    """Where up to so many frames begin and, at last, end. A loop of as little as possible: this holds the
     interpreter.
     """
     places = [place]
     append = places.append
     with suppress(IndexError):  # behind the end
-        for _ in range(_AT_ONCE):
+        for _ in range(wanted):
             size = sizes[data[place + 2]]
             if not size:
                 break
