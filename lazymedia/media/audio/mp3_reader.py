@@ -3,8 +3,7 @@
 libsndfile reads an MP3 in pieces of 230 bytes, each a call into Python where it reads a payload. So it reads a pipe,
 without the interpreter; and a stream where there is no pipe, to the same samples.
 
-Comes in: a recording. Goes out: what it holds, block by block. Never here: a limit, or the search
-for recordings.
+Comes in: a recording. Goes out: what it holds, block by block. Never here: a limit, or the search for recordings.
 """
 
 from __future__ import annotations

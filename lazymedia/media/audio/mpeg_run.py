@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lazymedia.media.audio.mpeg_audio import frame_samples, frame_size, kind_of, side_bytes
 from lazymedia.media.stopping import checkpoint
 
-MOST_TELLING: Final = 1 << 10
+_MOST_TELLING: Final = 1 << 10
 """Frames of a run that may tell of others; it ends where there are more."""
 
 _AT_ONCE: Final = (1 << 6, 1 << 12)
@@ -98,7 +98,7 @@ class Run:
             if told is not None:
                 self.told[len(self.ends) + number] = told
         self.ends.extend(places[1 : good + 1])
-        return good == wanted and len(self.told) <= MOST_TELLING
+        return good == wanted and len(self.told) <= _MOST_TELLING
 
     def _that_tell(
         self, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], bytes_: npt.NDArray[np.uint8]
@@ -154,4 +154,4 @@ def _told(data: bytes, start: int) -> int | None:
     return told if (dropped >> 12) + (dropped & 0xFFF) < told * frame_samples(data[start : start + 4]) else 0
 
 
-__all__ = ["MOST_TELLING", "Run"]
+__all__ = ["Run"]
