@@ -10,6 +10,7 @@ from av.video.frame import VideoFrame
 
 from lazymedia.limits import DEFAULT_LIMITS
 from lazymedia.media.video import VideoMediaIO
+from lazymedia.media.video.frames import Converter, Turn
 from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.reader import SEEK_WORTH, reading
 from lazymedia.media.video.stretches import Stretch, plan, shares
@@ -61,9 +62,9 @@ def test_frames_that_no_other_needs_are_left_out(kind: str, monkeypatch: pytest.
     offered: list[int | None] = []
 
     class Counted(Taken):
-        def offer(self, frame: VideoFrame) -> None:
+        def offer(self, frame: VideoFrame, converter: Converter) -> None:
             offered.append(frame.pts)
-            super().offer(frame)
+            super().offer(frame, converter)
 
     monkeypatch.setattr("lazymedia.media.video.reader.Taken", Counted)
     with reading(data, DEFAULT_LIMITS) as reader:
@@ -71,6 +72,45 @@ def test_frames_that_no_other_needs_are_left_out(kind: str, monkeypatch: pytest.
         reader.read(index, [11])
 
     assert len(offered) < 11
+
+
+def test_the_decoder_is_not_given_what_it_would_leave_out() -> None:
+    """To frame 11, the last of its group, the packets of a key frame, of two B-frames and of three others are needed;
+    no frame refers to the other four of the ten up to it.
+    """
+    with reading(videos.clip("H.264, B-pyramid"), DEFAULT_LIMITS) as reader:
+        reader.read(reader.scan(), [11])
+
+        assert reader.decoded == 6
+
+
+MIXTURE = (
+    ("yuv420p", 64, 48, "pc"),
+    ("yuv420p", 64, 48, "tv"),
+    ("yuv420p10le", 64, 48, "tv"),
+    ("yuv420p", 66, 50, "tv"),
+    ("yuv444p", 66, 50, "tv"),
+    ("gray", 66, 50, "pc"),
+    ("gbrp", 66, 50, "pc"),
+    ("rgb24", 66, 50, "pc"),
+)
+
+
+def test_what_was_converted_before_changes_no_pixel() -> None:
+    """A converter keeps its context from frame to frame, whatever kind of frame comes next."""
+    noise = np.random.default_rng(3).integers(0, 256, (64, 80, 3), np.uint8)
+    frames = []
+    for pixel_format, width, height, colour_range in MIXTURE * 2:
+        frame = VideoFrame.from_ndarray(noise[:height, :width].copy(), format="rgb24").reformat(format=pixel_format)
+        frame.color_range = {"tv": 1, "pc": 2}[colour_range]
+        frames.append(frame)
+    converter = Converter()
+
+    for frame in [*frames, *reversed(frames)]:
+        place = np.empty((frame.height, frame.width, 3), np.uint8)
+        converter.write_rgb(frame, Turn(), place)
+
+        assert np.array_equal(place, frame.to_ndarray(format="rgb24")), frame
 
 
 def test_a_gap_with_a_key_frame_in_it_is_not_decoded() -> None:

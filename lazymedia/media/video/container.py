@@ -113,7 +113,8 @@ def open_video(data: bytes, limits: Limits) -> Iterator[Opened]:
                 io.BytesIO(data),
                 "r",
                 format=kind,
-                options={"max_pixels": str(_coded_pixels(limits))},
+                # What is decoded to learn parameters is thrown away, and need not be smooth.
+                options={"max_pixels": str(_coded_pixels(limits)), "skip_loop_filter": "all"},
                 container_options={
                     "format_whitelist": _WHITELIST,
                     "protocol_whitelist": "none",

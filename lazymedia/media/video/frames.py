@@ -67,15 +67,25 @@ def turn_by(matrix: Sequence[int]) -> Turn:
     return Turn(swap=True, flip_rows=b < 0, flip_columns=c < 0)
 
 
-def write_rgb(frame: VideoFrame, turn: Turn, place: Pixels) -> None:
-    """Convert a frame to RGB, 8 bits a channel, upright, into ``place`` (H, W, 3).
-
-    The conversion is swscale's, as PyAV's ``to_ndarray(format="rgb24")`` has it, bit for bit.
+class Converter:
+    """Brings frames to RGB, in the thread that asks, by a context of swscale's that is kept from frame to frame: making
+    one, with threads of its own, takes longer than the conversion of a small frame. For one thread.
     """
-    rgb = frame.reformat(format="rgb24")
-    plane: Any = rgb.planes[0]  # the stubs do not tell that it is a buffer
-    rows = np.frombuffer(plane, dtype=np.uint8).reshape(-1, plane.line_size)[: rgb.height, : rgb.width * 3]
-    place[...] = turn.apply(rows.reshape(rgb.height, rgb.width, 3))
+
+    def __init__(self) -> None:
+        from av.video.reformatter import VideoReformatter
+
+        self._reformatter = VideoReformatter()
+
+    def write_rgb(self, frame: VideoFrame, turn: Turn, place: Pixels) -> None:
+        """Convert a frame to RGB, 8 bits a channel, upright, into ``place`` (H, W, 3).
+
+        The conversion is swscale's, as PyAV's ``to_ndarray(format="rgb24")`` has it, bit for bit.
+        """
+        rgb = self._reformatter.reformat(frame, format="rgb24", threads=1)
+        plane: Any = rgb.planes[0]  # the stubs do not tell that it is a buffer
+        rows = np.frombuffer(plane, dtype=np.uint8).reshape(-1, plane.line_size)[: rgb.height, : rgb.width * 3]
+        place[...] = turn.apply(rows.reshape(rgb.height, rgb.width, 3))
 
 
-__all__ = ["Pixels", "Turn", "turn_by", "turn_of", "write_rgb"]
+__all__ = ["Converter", "Pixels", "Turn", "turn_by", "turn_of"]

@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any, Final
 from lazymedia.media.cores import CORES
 from lazymedia.media.video.container import Opened, check_frame_size, check_transfer, open_video
 from lazymedia.media.video.faults import refused
+from lazymedia.media.video.frames import Converter
 from lazymedia.media.video.index import PacketIndex, packets_of, scan
 from lazymedia.media.video.side_by_side import run_all
-from lazymedia.media.video.stretches import Stretch, plan, shares
+from lazymedia.media.video.stretches import Parts, Stretch, plan, shares
 from lazymedia.media.video.taken import Taken
 
 if TYPE_CHECKING:
     from av.packet import Packet
+    from av.video.codeccontext import VideoCodecContext
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
 
@@ -38,10 +40,14 @@ SKIPS_EXACTLY: Final = frozenset({"h264", "hevc", "mpeg4", "mpeg2video"})
 SEEK_WORTH: Final = 256
 """Packets to pass over from which a seek is cheaper than reading them."""
 
-_PARTS: Final = 4
+_PARTS: Final = 8
 """Parts of a decode, each begun by a demuxer and a decoder of its own. Decoders patch damage up from what they were
 given before, often in silence, and a flush does not make them forget all of it. So parts do not depend on how many
-threads there are, and threads take whole ones. An opening costs as much as some frames."""
+threads there are, and threads take whole ones. An opening costs as much as some frames; with fewer parts, threads wait
+longer for the last."""
+
+_UNREFERENCED_SLICE: Final = 0x01
+"""How a slice of H.264 begins that no other frame refers to: nal_ref_idc 0, nal_unit_type 1 (ITU-T H.264, 7.3.1)."""
 
 _PROGRESSIVE: Final = frozenset({0, 1})
 """`field_order` unknown or progressive. Two fields of one frame may be two packets with two times."""
@@ -64,6 +70,7 @@ class Reader:
         self._position = 0
         self._size: tuple[int, int] | None = None
         self._is_used = False
+        self._converter = Converter()
         self.decoded = 0
         """Packets handed to the decoder so far."""
 
@@ -94,17 +101,17 @@ class Reader:
         stretches = plan(index, distinct)
         self._check_walk(stretches)
         parts = shares(stretches, _PARTS)
+        left = Parts(parts)
         with self._others(len(parts)) as others:
-            here, *elsewhere = (parts[first :: 1 + others] for first in range(1 + others))
             run_all(
-                partial(self.run, index, here, taken),
-                [partial(self._run_apart, index, share, taken) for share in elsewhere],
+                partial(self.run, index, left, taken),
+                [partial(self._run_apart, index, left, taken)] * others,
             )
         if taken.missing and index.timed and any(stretch.start for stretch in stretches):
             # A key frame that is none (a refresh that takes several frames): begin one key frame earlier, once.
             again = plan(index, sorted(taken.missing), before=1)
             self._check_walk(again)
-            self.run(index, [again], taken)
+            self.run(index, Parts([again]), taken)
         return taken.finish()
 
     def _others(self, parts: int) -> AbstractContextManager[int]:
@@ -121,12 +128,12 @@ class Reader:
                 f" {self._limits.max_video_walk_frames} are allowed"
             )
 
-    def _run_apart(self, index: PacketIndex, parts: list[list[Stretch]], taken: Taken) -> None:
+    def _run_apart(self, index: PacketIndex, parts: Parts, taken: Taken) -> None:
         with reading(self._data, self._limits, threads=1) as reader:
             reader.run(index, parts, taken)
 
-    def run(self, index: PacketIndex, parts: list[list[Stretch]], taken: Taken) -> None:
-        """Decode these stretches, part by part in stored order, and offer every frame."""
+    def run(self, index: PacketIndex, parts: Parts, taken: Taken) -> None:
+        """Decode parts for as long as any is left, each in stored order, and offer every frame."""
         for part in parts:
             if self._is_used:
                 self._reopen()
@@ -148,7 +155,7 @@ class Reader:
         self._go_to(stretch.start, index)
         for frame in self._frames(stretch, taken, skips=skips):
             self._check(frame)
-            taken.offer(frame)
+            taken.offer(frame, self._converter)
             if not taken.lacks(stretch.wanted.values()):
                 return
 
@@ -163,9 +170,13 @@ class Reader:
 
         codec: Any = self._opened.stream.codec_context  # the stubs leave out flush_buffers
         codec.flush_buffers()
+        looks = skips and _has_lengths(codec)
         for packet in self._until(stretch.stop):
+            skips_this = skips and self._position - 1 not in stretch.wanted
+            if looks and skips_this and packet.size > 4 and memoryview(packet)[4] == _UNREFERENCED_SLICE:
+                continue  # the decoder would take it apart, and then leave it out as well
             self.decoded += 1
-            codec.skip_frame = "NONREF" if skips and self._position - 1 not in stretch.wanted else "DEFAULT"
+            codec.skip_frame = "NONREF" if skips_this else "DEFAULT"
             try:
                 yield from codec.decode(packet)
             except (av.FFmpegError, EOFError) as exc:
@@ -243,6 +254,12 @@ class Reader:
         elif size != self._size:
             raise refused("the size of the video's frames changes in its middle")
         check_transfer(frame.color_trc)
+
+
+def _has_lengths(codec: VideoCodecContext) -> bool:
+    """Whether units of H.264 stand behind lengths of four bytes, as in MP4 and Matroska. ISO/IEC 14496-15, 5.3.3."""
+    parameters = codec.extradata or b""
+    return codec.name == "h264" and len(parameters) > 6 and parameters[0] == 1 and parameters[4] & 3 == 3
 
 
 @contextmanager

@@ -7,7 +7,8 @@ Each stretch begins at a key frame, and a new one begins where that leaves packe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,17 +47,33 @@ def plan(index: PacketIndex, ranks: Sequence[int], *, before: int = 0) -> list[S
     return stretches
 
 
-def shares(stretches: list[Stretch], threads: int) -> list[list[Stretch]]:
+class Parts:
+    """Parts of a decode that nobody has begun yet. Any number of threads may take them at once, each the next one when
+    it is done with its last.
+    """
+
+    def __init__(self, parts: Sequence[list[Stretch]]) -> None:
+        self._left = deque(parts)
+
+    def __iter__(self) -> Iterator[list[Stretch]]:
+        while True:
+            try:
+                yield self._left.popleft()
+            except IndexError:
+                return
+
+
+def shares(stretches: list[Stretch], number: int) -> list[list[Stretch]]:
     """The stretches in at most so many runs, of about as many packets each."""
     walk = sum(stretch.stop - stretch.start + 1 for stretch in stretches)
     parts: list[list[Stretch]] = [[]]
     begun = 0
     for stretch in stretches:
-        if parts[-1] and begun >= walk * len(parts) / threads:
+        if parts[-1] and begun >= walk * len(parts) / number:
             parts.append([])
         parts[-1].append(stretch)
         begun += stretch.stop - stretch.start + 1
     return parts
 
 
-__all__ = ["Stretch", "plan", "shares"]
+__all__ = ["Parts", "Stretch", "plan", "shares"]

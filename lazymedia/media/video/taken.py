@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lazymedia.media.video.faults import refused
-from lazymedia.media.video.frames import Pixels, Turn, turn_of, write_rgb
+from lazymedia.media.video.frames import Converter, Pixels, Turn, turn_of
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
@@ -64,7 +64,7 @@ class Taken:
                     self._places[rank].append(place)
                     self._present[place] = False
 
-    def offer(self, frame: VideoFrame) -> None:
+    def offer(self, frame: VideoFrame, converter: Converter) -> None:
         """Take a frame if it is wanted."""
         if self._index.timed:
             rank = self._index.rank_of(frame.pts)
@@ -80,7 +80,7 @@ class Taken:
         stored, upright = (frame.width, frame.height), turn.size(frame.width, frame.height)
         if stored != self._stored or upright != self._pixels.shape[2:0:-1]:
             raise refused("the size of the video's frames changes in its middle")
-        write_rgb(frame, turn, self._pixels[first])
+        converter.write_rgb(frame, turn, self._pixels[first])
         self._present[first] = True
         for place in others:
             self._pixels[place] = self._pixels[first]

@@ -24,7 +24,7 @@ from lazymedia.media.stopping import checkpoint
 from lazymedia.media.video import reader
 from lazymedia.media.video.container import check_transfer, open_video
 from lazymedia.media.video.faults import refused
-from lazymedia.media.video.stretches import Stretch
+from lazymedia.media.video.stretches import Parts, Stretch
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
@@ -69,8 +69,8 @@ class Reader(reader.Reader):
             raise refused('frames without times of their own cannot be told apart by torchcodec; "pyav" reads them')
         return super().read(index, ranks)
 
-    def run(self, index: PacketIndex, parts: list[list[Stretch]], taken: Taken) -> None:
-        """Decode these stretches, part by part in stored order, and offer every frame that one of them wants."""
+    def run(self, index: PacketIndex, parts: Parts, taken: Taken) -> None:
+        """Decode parts for as long as any is left, each in stored order, and offer every frame that is wanted."""
         if self._first is None:
             self._first = self._first_frame(index, taken)
         for part in parts:
@@ -81,7 +81,7 @@ class Reader(reader.Reader):
                 # The container landed behind the key frame, or on one that begins nothing.
                 self._walk(self._track.from_head(), stretch, index, taken)
 
-    def _run_apart(self, index: PacketIndex, parts: list[list[Stretch]], taken: Taken) -> None:
+    def _run_apart(self, index: PacketIndex, parts: Parts, taken: Taken) -> None:
         with reading(self._data, self._limits, threads=1) as apart:
             apart.run(index, parts, taken)
 
@@ -121,7 +121,7 @@ class Reader(reader.Reader):
         for pts, raw in self._counted(frames):
             rank = index.rank_of(pts)
             if rank in wanted:
-                taken.offer(self._track.fill(raw, pts))
+                taken.offer(self._track.fill(raw, pts), self._converter)
                 wanted.remove(rank)
             behind += pts is not None and pts > last
             if not wanted or behind > _REORDERED:
