@@ -135,13 +135,13 @@ async def test_a_connector_keeps_packet_indexes_for_decoders_that_have_no_cache(
     scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each request has a decoder of its own, with settings of its own; the packets are read once."""
-    from lazymedia.media.video import index, reader
+    from lazymedia.media.video import reader, scan
 
     scans: list[object] = []
 
     def counted(opened: Any) -> Any:
         scans.append(opened)
-        return index.scan(opened)
+        return scan.scan(opened)
 
     monkeypatch.setattr(reader, "scan", counted)
     async with (

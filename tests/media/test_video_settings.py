@@ -16,8 +16,9 @@ from lazymedia.limits import Limits
 from lazymedia.media.stopping import DecodeStopped, checkpoint, stopping_when
 from lazymedia.media.video import PacketIndexCache, VideoMediaIO, VideoMetadata
 from lazymedia.media.video.container import Opened
-from lazymedia.media.video.index import PacketIndex, scan
+from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.sampling import Clip
+from lazymedia.media.video.scan import scan
 from lazymedia.media.video.side_by_side import run_all
 from lazymedia.testing.video import make_video, read_frame_numbers
 

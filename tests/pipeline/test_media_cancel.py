@@ -138,9 +138,9 @@ def resampled_on_the_way(payload: bytes) -> MediaRef[Any]:
 
 
 CASES = {
-    "video, its packets being read": Case("video", partial(picture_ref, VideoMediaIO()), "video.index"),
-    "video, one thread": Case("video", partial(indexed, 1), "video.index"),
-    "video, two threads": Case("video", partial(indexed, 2), "video.index", threads=2),
+    "video, its packets being read": Case("video", partial(picture_ref, VideoMediaIO()), "video.container"),
+    "video, one thread": Case("video", partial(indexed, 1), "video.container"),
+    "video, two threads": Case("video", partial(indexed, 2), "video.container", threads=2),
     "sound by PyAV, many frames at a time": Case("M4A", partial(picture_ref, AudioMediaIO()), "audio.piped"),
     "sound by PyAV, many pages at a time": Case("OPUS", partial(picture_ref, AudioMediaIO()), "audio.piped"),
     "sound by PyAV, packet by packet": Case("WEBM", partial(picture_ref, AudioMediaIO()), "audio.pyav_reader"),

@@ -1,7 +1,7 @@
 """A container, opened so that its bytes can reach nothing but themselves.
 
-Comes in: a payload. Goes out: an open demuxer, its best video stream, and a decoder that is allowed. Never here: a
-packet, a frame, or a name that a sender chose.
+Comes in: a payload. Goes out: an open demuxer, its best video stream with its packets, and a decoder that is allowed.
+Never here: a frame, what a packet means, or a name that a sender chose.
 
 FFmpeg chooses a demuxer by content and by name, and some demuxers (concat, HLS, DASH, SDP and their like) open whatever
 files and addresses the content names. Here the demuxer is chosen from the first bytes, out of a closed list, and
@@ -16,11 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from lazymedia.media.stopping import checkpoint
 from lazymedia.media.video.faults import blamed_on_payload, refused
 from lazymedia.media.video.tables import check_tables
 
 if TYPE_CHECKING:
     from av.container import InputContainer
+    from av.packet import Packet
     from av.video.stream import VideoStream
 
     from lazymedia.limits import Limits
@@ -134,6 +136,23 @@ def open_video(data: bytes, limits: Limits) -> Iterator[Opened]:
         yield opened
 
 
+def packets_of(opened: Opened) -> Iterator[Packet[VideoStream]]:
+    """The packets of the video stream that hold data, to the end of what can be read.
+
+    Raises:
+        DecodeStopped: Between packets, when the request was cancelled.
+    """
+    import av
+
+    try:
+        for packet in opened.container.demux(opened.stream):
+            checkpoint()
+            if packet.size:  # an empty packet would tell the decoder that the stream has ended
+                yield packet
+    except av.FFmpegError:
+        return  # a truncated container; what came before the cut stands
+
+
 def check_frame_size(width: int, height: int, limits: Limits) -> None:
     """Refuse frames that are larger than an operator allows.
 
@@ -180,4 +199,4 @@ def _coded_pixels(limits: Limits) -> int:
     return limits.max_video_frame_pixels + max(limits.max_video_frame_pixels // 8, 1 << 16)
 
 
-__all__ = ["CODECS", "Opened", "check_frame_size", "check_transfer", "identify", "open_video"]
+__all__ = ["CODECS", "Opened", "check_frame_size", "check_transfer", "identify", "open_video", "packets_of"]

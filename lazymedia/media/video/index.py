@@ -1,33 +1,15 @@
-"""Where the frames of a video lie: learnt from its packets, without decoding one.
+"""Where the frames of a video lie: which packet each is, and from which one on it can be decoded.
 
-Comes in: an open container. Goes out: a `PacketIndex`. Never here: a decoder, or a number from a header that nothing
-bears out.
+Comes in: times and positions, as they were learnt. Goes out: a `PacketIndex`, which answers for frames. Never here: a
+packet, or how they are learnt.
 """
 
 from __future__ import annotations
 
-import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final
-
-from lazymedia.media.stopping import checkpoint
-from lazymedia.media.video.faults import refused
-from lazymedia.media.video.fields import FieldPairs
-from lazymedia.media.video.tables import MAX_SAMPLES
-
-if TYPE_CHECKING:
-    from av.packet import Packet
-    from av.video.stream import VideoStream
-
-    from lazymedia.media.video.container import Opened
-
-_WITHOUT_TIMES: Final = frozenset({"avi"})
-"""Containers that store no display times. FFmpeg makes some up, and with B-frames they are out of order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,145 +117,4 @@ class PacketIndex:
         return key if key < len(self.key_positions) and self.key_positions[key] == position else None
 
 
-def packets_of(opened: Opened) -> Iterator[Packet[VideoStream]]:
-    """The packets of the video stream that hold data, to the end of what can be read.
-
-    Raises:
-        DecodeStopped: Between packets, when the request was cancelled.
-    """
-    import av
-
-    try:
-        for packet in opened.container.demux(opened.stream):
-            checkpoint()
-            if packet.size:  # an empty packet would tell the decoder that the stream has ended
-                yield packet
-    except av.FFmpegError:
-        return  # a truncated container; what came before the cut stands
-
-
-def scan(opened: Opened) -> PacketIndex:
-    """Read every packet of the stream and decode none: about 5 µs each.
-
-    Raises:
-        UnprocessableMediaError: No packet, or more of them than `MAX_SAMPLES`.
-        DecodeStopped: The request was cancelled.
-    """
-    fields = FieldPairs(opened.stream.codec_context.extradata or b"") if opened.codec == "h264" else None
-    found = _Found(timed=opened.kind not in _WITHOUT_TIMES, fields=fields)
-    for packet in packets_of(opened):
-        if found.packets == MAX_SAMPLES:
-            raise refused(f"a video may have {MAX_SAMPLES} packets at most")
-        found.add(packet, opened)
-    if not found.shown:
-        raise refused("the video holds no frame that can be read")
-    return found.finish(opened.stream)
-
-
-@dataclass(slots=True)
-class _Found:
-    """What the packets so far have told."""
-
-    timed: bool
-    fields: FieldPairs | None = None
-    layered: bool = False
-    paired: bool = False
-    packets: int = 0
-    last: tuple[int, int] | None = None
-    shown: list[tuple[int, int]] = field(default_factory=list)
-    keys: list[tuple[int, int, int]] = field(default_factory=list)
-
-    def add(self, packet: Packet[VideoStream], opened: Opened) -> None:
-        position, self.packets = self.packets, self.packets + 1
-        if self.fields is not None and self.fields.is_second(packet):
-            self._complete(packet, position)
-            return
-        pts = packet.pts
-        if pts is None:
-            self.timed, pts = False, position
-        if packet.is_keyframe:
-            seek = packet.dts if opened.kind == "mov" else pts
-            self.keys.append((pts, position, pts if seek is None else seek))
-        if opened.codec == "hevc" and not self.layered:
-            self.layered = _has_temporal_layer(bytes(memoryview(packet)[:256]))
-        if packet.is_discard or _is_hidden(opened.codec, packet):
-            return
-        self.last = max(self.last or (pts, 0), (pts, packet.duration or 0))
-        self.shown.append((pts, position))
-
-    def _complete(self, packet: Packet[VideoStream], position: int) -> None:
-        """The packet before began a frame, and this one holds the rest of it: what is shown has that one's time."""
-        self.paired = True
-        if packet.is_discard or not self.shown:
-            return
-        pts, begun = self.shown[-1]
-        if begun == position - 1:
-            self.shown[-1] = (pts, position)
-            if self.last is not None and self.last[0] == pts and packet.pts is not None:
-                half = packet.pts - pts
-                self.last = (pts, max(self.last[1], half + (packet.duration or half)))
-
-    def finish(self, stream: VideoStream) -> PacketIndex:
-        self.shown.sort()
-        self.keys.sort()
-        times = [pts for pts, _ in self.shown]
-        last_ticks = self.last[1] if self.last else 0
-        if not self.timed or any(one == other for one, other in pairwise(times)):
-            self.timed, times = False, list(range(len(times)))
-        elif not last_ticks and len(times) > 1:
-            last_ticks = (times[-1] - times[0]) // (len(times) - 1)
-        elif not last_ticks and _header_fps(stream) and stream.time_base:
-            last_ticks = round(1 / _header_fps(stream) / stream.time_base)
-        return PacketIndex(
-            timed=self.timed,
-            pts=array("q", times),
-            positions=array("q", [position for _, position in self.shown]),
-            key_pts=array("q", [pts for pts, _, _ in self.keys]),
-            key_positions=array("q", [position for _, position, _ in self.keys]),
-            key_seeks=array("q", [seek for _, _, seek in self.keys]),
-            packets=self.packets,
-            tick=float(stream.time_base or 0),
-            last_ticks=last_ticks,
-            header_fps=_header_fps(stream),
-            layered=self.layered,
-            paired=self.paired,
-        )
-
-
-def _header_fps(stream: VideoStream) -> float:
-    for rate in (stream.average_rate, stream.guessed_rate):
-        fps = float(rate) if rate else 0.0
-        if math.isfinite(fps) and 0 < fps <= 1000:
-            return fps
-    return 0.0
-
-
-def _is_hidden(codec: str, packet: Packet[VideoStream]) -> bool:
-    """Whether a packet holds a frame that is only referred to and never shown (VP8's and VP9's "alternate reference").
-
-    VP8: RFC 6386, 9.1, bit 4. VP9: bitstream specification, 6.2, show_existing_frame and show_frame; a superframe
-    (annex B) always ends in a frame that is shown.
-    """
-    if codec not in {"vp8", "vp9"}:
-        return False
-    view = memoryview(packet)
-    first = view[0]
-    if codec == "vp8":
-        return not first & 0x10
-    if view[-1] & 0xE0 == 0xC0 or first >> 6 != 2:
-        return False
-    shift = 1 if first & 0x30 == 0x30 else 0
-    return not first & (0x08 >> shift) and not first & (0x02 >> shift)
-
-
-def _has_temporal_layer(head: bytes) -> bool:
-    """Whether a packet of HEVC begins with a unit above temporal layer 0 (ITU-T H.265, 7.3.1.2).
-
-    Finds the first unit behind a length (MP4, Matroska) or a start code (MPEG-TS); the units of a picture share one
-    layer, delimiters and messages before it too (7.4.2.2).
-    """
-    start = head.find(b"\0\0\1") + 3 if head[:3] in {b"\0\0\0", b"\0\0\1"} and b"\0\0\1" in head[:5] else 4
-    return len(head) > start + 1 and head[start + 1] & 0x07 > 1
-
-
-__all__ = ["PacketIndex", "packets_of", "scan"]
+__all__ = ["PacketIndex"]

@@ -241,7 +241,7 @@ class VideoMediaIO(MediaIO[Video]):
     def _outline(self, data: bytes, indexes: IndexSource, backend: str) -> VideoMetadata | None:
         """What a decode will tell, unless a frame does not decode: learnt from packets and headers alone."""
         from lazymedia.media.video.container import open_video
-        from lazymedia.media.video.index import scan
+        from lazymedia.media.video.scan import scan
         from lazymedia.media.video.upright import shown_size
 
         with open_video(data, self._limits) as opened:

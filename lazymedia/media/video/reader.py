@@ -17,10 +17,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.media.cores import CORES
-from lazymedia.media.video.container import Opened, check_frame_size, check_transfer, open_video
+from lazymedia.media.video.container import Opened, check_frame_size, check_transfer, open_video, packets_of
 from lazymedia.media.video.faults import refused
 from lazymedia.media.video.frames import Converter
-from lazymedia.media.video.index import PacketIndex, packets_of, scan
+from lazymedia.media.video.scan import scan
 from lazymedia.media.video.side_by_side import run_all
 from lazymedia.media.video.stretches import Parts, Stretch, plan, shares
 from lazymedia.media.video.taken import Taken
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from lazymedia.limits import Limits
     from lazymedia.media.video.frames import Pixels
+    from lazymedia.media.video.index import PacketIndex
 
 SKIPS_EXACTLY: Final = frozenset({"h264", "hevc", "mpeg4", "mpeg2video"})
 """Decoders that leave out non-reference frames without a change to any other, tested frame by frame."""
@@ -78,7 +79,7 @@ class Reader:
         """Read all packets and decode none.
 
         Raises:
-            UnprocessableMediaError: As `lazymedia.media.video.index.scan`.
+            UnprocessableMediaError: As `lazymedia.media.video.scan.scan`.
             DecodeStopped: The request was cancelled.
         """
         self._is_used = True
