@@ -13,15 +13,14 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from lazymedia.media.audio.usual import UnusualError, require
-from lazymedia.media.boxes import Span, boxes
-
-Box: TypeAlias = "dict[bytes, Span]"
+from lazymedia.media.boxes import Span
+from lazymedia.media.mp4 import Boxes, Track, column, is_opaque, movie
+from lazymedia.media.usual import UnusualError, require
 
 FRAME: Final = 1024
 """Samples per channel in a frame."""
@@ -38,28 +37,9 @@ _SILENT: Final = frozenset(
 codes, a telephone's metadata.
 """
 
-_TOP: Final = frozenset({b"ftyp", b"free", b"skip", b"wide", b"mdat", b"moov"})
-_MOVIE: Final = frozenset({b"mvhd", b"iods", b"trak", b"udta", b"meta", b"free", b"skip"})
-_TRACK: Final = frozenset({b"tkhd", b"edts", b"mdia", b"udta", b"meta", b"free", b"skip"})
-_EDITS: Final = frozenset({b"elst"})
-_MEDIA: Final = frozenset({b"mdhd", b"hdlr", b"minf"})
-_INNER: Final = frozenset({b"smhd", b"vmhd", b"nmhd", b"sthd", b"gmhd", b"dinf", b"stbl"})
-_REFERENCES: Final = frozenset({b"dref"})
 _HEARD_SAMPLES: Final = frozenset({b"stsd", b"stts", b"stsc", b"stsz", b"stco", b"co64", b"sgpd", b"sbgp"})
-_SAMPLES: Final = _HEARD_SAMPLES | {b"stss", b"ctts", b"sdtp", b"cslg"}
 _SOUND: Final = frozenset({b"esds", b"btrt"})
-"""Types of boxes on each level. ISO/IEC 14496-12, table 1."""
-_OPAQUE: Final = frozenset({b"udta", b"meta", b"gmhd"})
-_HEEDED: Final = (
-    *(b"moov", b"moof", b"mdat", b"trak", b"mdia", b"minf", b"stbl", b"edts", b"mvhd", b"tkhd", b"mdhd", b"elst"),
-    *(b"stsd", b"stts", b"ctts", b"stsc", b"stsz", b"stz2", b"stco", b"co64", b"stss", b"esds", b"cmov", b"trun"),
-    *(b"tfhd", b"trex", b"tref", b"wave", b"chan", b"chnl", b"dOps", b"dfLa", b"ddts", b"dmlp", b"pcmC", b"wfex"),
-    *(b"lhvC", b"dref", b"sidx", b"iTunSMPB"),
-)
-"""What FFmpeg would heed within boxes that are not read here, and the tag from which it takes the priming."""
-
-_MOST_BOXES: Final = 1000
-"""In all."""
+"""Types of boxes. ISO/IEC 14496-12, table 1, and 14496-14, 5.6."""
 _MOST_DESCRIPTION: Final = 1 << 10
 """Bytes."""
 _MOST_RUNS: Final = 1 << 16
@@ -129,68 +109,21 @@ def find(data: bytes) -> AacTrack | None:
         return None
 
 
-class _Boxes:
-    """Boxes of a payload, of the expected types only: FFmpeg heeds a table wherever it lies."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self._left = _MOST_BOXES
-
-    def all_of(self, span: Span, types: frozenset[bytes]) -> list[tuple[bytes, Span]]:
-        found = []
-        for kind, body in boxes(self.data, span):
-            self._left -= 1
-            require(self._left > 0 and kind in types)
-            if kind in _OPAQUE:
-                require(all(self.data.find(name, *body) < 0 for name in _HEEDED))
-            found.append((kind, body))
-        return found
-
-    def inside(self, span: Span, types: frozenset[bytes]) -> Box:
-        """Each of them the only one of its type."""
-        found = self.all_of(span, types)
-        require(len({kind for kind, _ in found}) == len(found))
-        return dict(found)
-
-
 def _find(data: bytes) -> AacTrack | None:
-    file = _Boxes(data)
-    movies = [span for kind, span in file.all_of((0, len(data)), _TOP) if kind == b"moov"]
-    require(len(movies) == 1)
-    (first, header), *others = file.all_of(movies[0], _MOVIE)
-    require(first == b"mvhd" and all(kind != b"mvhd" for kind, _ in others))
-    (movie_scale, _) = _times(data, header)
-    tracks = [_Tables.of(file, span) for kind, span in others if kind == b"trak"]
+    file = Boxes(data)
+    header, tracks = movie(file)
+    movie_scale, _ = _times(data, header)
     heard = [track for track in tracks if not _is_silent(data, track)]
     require(len(heard) == 1)
     return _track(file, heard[0], movie_scale)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tables:
-    """What a track's boxes hold that counts here."""
-
-    edits: Span | None
-    media: Box
-    inner: Box
-    samples: Box
-
-    @classmethod
-    def of(cls, file: _Boxes, span: Span) -> _Tables:
-        track = file.inside(span, _TRACK)
-        require(all(file.data.find(b"hdlr", *track[kind]) < 0 for kind in _OPAQUE & track.keys()))
-        media = file.inside(track[b"mdia"], _MEDIA)
-        inner = file.inside(media[b"minf"], _INNER)
-        edits = file.inside(track[b"edts"], _EDITS)[b"elst"] if b"edts" in track else None
-        return cls(edits, media, inner, file.inside(inner[b"stbl"], _SAMPLES))
-
-
-def _is_silent(data: bytes, track: _Tables) -> bool:
+def _is_silent(data: bytes, track: Track) -> bool:
     handler = _name(data, track.media[b"hdlr"], 8)
     if handler == b"soun":
         return False
     description = track.samples[b"stsd"]
-    require(all(data.find(name, *description) < 0 for name in _HEEDED))
+    require(is_opaque(data, description))
     # FFmpeg goes by the description where the handler is none that it knows.
     require(handler == b"vide" or (handler, _name(data, description, 12)) in _SILENT)
     return True
@@ -209,10 +142,10 @@ def _times(data: bytes, header: Span) -> tuple[int, int]:
     return int(scale), int(duration)
 
 
-def _track(file: _Boxes, track: _Tables, movie_scale: int) -> AacTrack:
+def _track(file: Boxes, track: Track, movie_scale: int) -> AacTrack:
     data, tables = file.data, track.samples
     require(tables.keys() <= _HEARD_SAMPLES and (b"stco" in tables) != (b"co64" in tables))
-    require(_one_reference(data, file.inside(track.inner[b"dinf"], _REFERENCES)[b"dref"]))
+    require(track.in_one_file(file))
     config = _description(file, tables[b"stsd"])
     index, channels = _configuration(config)
     rate = _RATES[index]
@@ -220,7 +153,7 @@ def _track(file: _Boxes, track: _Tables, movie_scale: int) -> AacTrack:
     sizes = _sizes(data, tables[b"stsz"])
     require(scale == rate and -FRAME < duration - len(sizes) * FRAME <= FRAME)
     require(_steps(data, tables[b"stts"], len(sizes)))
-    offsets = _column(data, tables[b"stco"], ">u4") if b"stco" in tables else _column(data, tables[b"co64"], ">u8")
+    offsets = column(data, tables[b"stco"], ">u4") if b"stco" in tables else column(data, tables[b"co64"], ">u8")
     return AacTrack(
         rate,
         channels,
@@ -235,13 +168,7 @@ def _track(file: _Boxes, track: _Tables, movie_scale: int) -> AacTrack:
     )
 
 
-def _one_reference(data: bytes, span: Span) -> bool:
-    """Whether the samples lie in the file itself. ISO/IEC 14496-12, 8.7.2."""
-    start, end = span
-    return end - start == 20 and data[start + 4 : end] == b"\0\0\0\1\0\0\0\x0curl \0\0\0\1"
-
-
-def _description(file: _Boxes, span: Span) -> bytes:
+def _description(file: Boxes, span: Span) -> bytes:
     """The AudioSpecificConfig of the only sample description. ISO/IEC 14496-12, 12.2.3, and 14496-1, 7.2.6."""
     data, (start, end) = file.data, span
     count, size, kind = struct.unpack_from(">II4s", data, start + 4)
@@ -291,25 +218,16 @@ def _sizes(data: bytes, span: Span) -> npt.NDArray[np.uint32]:
 
 def _steps(data: bytes, span: Span, frames: int) -> bool:
     """Whether all frames are as long as they should be, but for the last. ISO/IEC 14496-12, 8.6.1.2."""
-    steps = _column(data, span, ">u4", 2)
+    steps = column(data, span, ">u4", 2)
     if len(steps) > 2 or int(steps[:, 0].sum(dtype=np.int64)) != frames or int(steps[0, 1]) != FRAME:
         return False
     last = steps[-1]
     return len(steps) == 1 or (int(last[0]) == 1 and 0 < int(last[1]) <= FRAME)
 
 
-def _column(data: bytes, span: Span, kind: str, width: int = 1) -> npt.NDArray[np.unsignedinteger]:
-    """A table of numbers behind their count."""
-    start, end = span
-    (count,) = struct.unpack_from(">I", data, start + 4)
-    require(0 < count <= (end - start - 8) // (np.dtype(kind).itemsize * width))
-    table: npt.NDArray[np.unsignedinteger] = np.frombuffer(data, kind, count * width, start + 8)
-    return table if width == 1 else table.reshape(-1, width)
-
-
 def _runs(data: bytes, span: Span, chunks: int, frames: int) -> npt.NDArray[np.int64]:
     """How many chunks in a row have how many frames each. ISO/IEC 14496-12, 8.7.4."""
-    rows = _column(data, span, ">u4", 3)
+    rows = column(data, span, ">u4", 3)
     require(len(rows) <= _MOST_RUNS)
     counts = rows[:, 1].astype(np.int64)
     lengths = np.diff(rows[:, 0].astype(np.int64), append=chunks + 1)

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lazymedia.media.audio.ogg import CONTINUED, FIRST, LAST, Page, pages
-from lazymedia.media.audio.usual import UnusualError, require
 from lazymedia.media.stopping import checkpoint
+from lazymedia.media.usual import UnusualError, require
 
 _RATE: Final = 48_000
 """Hz that Opus is decoded at, whatever was encoded. RFC 7845, section 5.1."""
