@@ -139,11 +139,11 @@ async def test_a_connector_keeps_packet_indexes_for_decoders_that_have_no_cache(
 
     scans: list[object] = []
 
-    def counted(opened: Any) -> Any:
-        scans.append(opened)
-        return scan.scan(opened)
+    def counted(*given: Any) -> Any:
+        scans.append(given)
+        return scan.learn(*given)
 
-    monkeypatch.setattr(reader, "scan", counted)
+    monkeypatch.setattr(reader, "learn", counted)
     async with (
         MediaServer({"/clip": CLIP}) as server,
         MediaConnector(allowed_networks=LOOPBACK, allowed_local_media_path=tmp_path) as media,

@@ -7,8 +7,6 @@ import os
 import random
 import struct
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import av
@@ -21,39 +19,11 @@ from lazymedia.testing.audio import make_audio
 from lazymedia.testing.video import make_video
 from tests.media.audio_clips import with_packet
 from tests.media.many_at_a_time import by_packets, checks, load, outcome
+from tests.media.mp4_files import box, patched, remuxed, with_wide_places
 
 pytestmark = pytest.mark.skipif(not piped.is_possible(), reason="needs pipes that tell how much they hold")
 
 MUTANTS: Final = 5_000 if os.environ.get("LAZYMEDIA_LONG_TESTS") else 250
-
-
-def remuxed(clip: bytes, muxer: str = "mp4", **options: str) -> bytes:
-    """The same packets in another file."""
-    with TemporaryDirectory() as folder:  # the muxer reads again what it wrote, to put the tables first
-        path = Path(folder, "clip")
-        _remux(clip, path, muxer, options)
-        return path.read_bytes()
-
-
-def _remux(clip: bytes, path: Path, muxer: str, options: dict[str, str]) -> None:
-    with av.open(io.BytesIO(clip), "r") as source, av.open(str(path), "w", format=muxer, options=options) as target:
-        streams = {stream.index: target.add_stream_from_template(stream) for stream in source.streams}
-        for packet in source.demux():
-            if packet.dts is not None:
-                packet.stream = streams[packet.stream.index]
-                target.mux(packet)
-
-
-def patched(clip: bytes, box: bytes, place: int, layout: str, *values: int) -> bytes:
-    """Other numbers in a box that there is one of, ``place`` bytes into its content."""
-    assert clip.count(box) == 1
-    changed = bytearray(clip)
-    struct.pack_into(layout, changed, clip.index(box) + 4 + place, *values)
-    return bytes(changed)
-
-
-def box(name: bytes, payload: bytes) -> bytes:
-    return (8 + len(payload)).to_bytes(4, "big") + name + payload
 
 
 CLIP: Final = make_audio(18, 48_000, 2, format="M4A")
@@ -75,19 +45,6 @@ USUAL: Final[dict[str, Callable[[], bytes]]] = {
     "an edit that begins in the third frame": lambda: patched(SHORT, b"elst", 12, ">I", 2_500),
     "an edit that primes nothing": lambda: patched(SHORT, b"elst", 8, ">II", 1_280, 0),
 }
-
-
-def with_wide_places(clip: bytes) -> bytes:
-    """With places of chunks in eight bytes each; the tables are behind the sound."""
-    start = clip.index(b"stco") - 4
-    size, _, _, count = struct.unpack_from(">I4sII", clip, start)
-    places = struct.unpack_from(f">{count}I", clip, start + 16)
-    wide = box(b"co64", struct.pack(f">II{count}Q", 0, count, *places))
-    changed = bytearray(clip[:start] + wide + clip[start + size :])
-    for parent in (b"moov", b"trak", b"mdia", b"minf", b"stbl"):
-        place = clip.index(parent) - 4
-        struct.pack_into(">I", changed, place, struct.unpack_from(">I", clip, place)[0] + len(wide) - size)
-    return bytes(changed)
 
 
 @pytest.mark.parametrize("what", USUAL)

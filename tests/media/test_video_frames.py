@@ -10,9 +10,11 @@ from av.video.frame import VideoFrame
 
 from lazymedia.limits import DEFAULT_LIMITS
 from lazymedia.media.video import VideoMediaIO
+from lazymedia.media.video.container import open_video
 from lazymedia.media.video.frames import Converter, Turn
 from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.reader import SEEK_WORTH, reading
+from lazymedia.media.video.scan import learn, scan
 from lazymedia.media.video.stretches import Stretch, plan, shares
 from lazymedia.media.video.taken import Taken
 from lazymedia.testing.video import draw_frame, make_video, read_frame_number, read_frame_numbers
@@ -269,7 +271,7 @@ def test_a_seek_that_lands_late_is_told_by_the_packet_it_finds(monkeypatch: pyte
     with reading(data, DEFAULT_LIMITS) as reader:
         index = reader.scan()
     monkeypatch.setattr("lazymedia.media.video.reader.SEEK_WORTH", 0)
-    monkeypatch.setattr(PacketIndex, "seek_time", lambda self, position: self.key_seeks[-1])
+    monkeypatch.setattr(PacketIndex, "seek_times", lambda self, position: (self.key_seeks[-1],))
 
     with reading(data, DEFAULT_LIMITS) as reader:
         frames, loaded = reader.read(index, [25])
@@ -283,3 +285,15 @@ def test_a_seek_that_lands_late_is_told_by_the_packet_it_finds(monkeypatch: pyte
 def test_temporal_layers_are_told_from_packets(kind: str) -> None:
     with reading(videos.clip(kind), DEFAULT_LIMITS) as reader:
         assert reader.scan().layered is (kind == "HEVC, temporal layers")
+
+
+def test_a_unit_of_256_bytes_begins_with_no_start_code() -> None:
+    """Its length is written 00 00 01, as a start code is: taken for one, the unit's type was read as its layer."""
+    options = {"preset": "fast", "x265-params": f"{videos.X265}:crf=28:keyint=12"}
+    data = make_video(40, codec="libx265", b_frames=4, options=options)
+    with open_video(data, DEFAULT_LIMITS) as opened:
+        starts = [data[entry.pos : entry.pos + 3] for entry in opened.stream.index_entries]
+
+        assert b"\0\0\1" in starts
+        assert not scan(opened).layered
+        assert not learn(data, opened, DEFAULT_LIMITS).layered

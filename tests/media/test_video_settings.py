@@ -18,7 +18,7 @@ from lazymedia.media.video import PacketIndexCache, VideoMediaIO, VideoMetadata
 from lazymedia.media.video.container import Opened
 from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.sampling import Clip
-from lazymedia.media.video.scan import scan
+from lazymedia.media.video.scan import learn
 from lazymedia.media.video.side_by_side import run_all
 from lazymedia.testing.video import make_video, read_frame_numbers
 
@@ -205,11 +205,11 @@ def test_a_video_of_one_frame_is_a_video() -> None:
 def test_a_second_decode_of_a_payload_does_not_scan(monkeypatch: pytest.MonkeyPatch) -> None:
     scans: list[Opened] = []
 
-    def counted(opened: Opened) -> PacketIndex:
+    def counted(data: bytes, opened: Opened, limits: Limits) -> PacketIndex:
         scans.append(opened)
-        return scan(opened)
+        return learn(data, opened, limits)
 
-    monkeypatch.setattr("lazymedia.media.video.reader.scan", counted)
+    monkeypatch.setattr("lazymedia.media.video.reader.learn", counted)
     cache = PacketIndexCache()
     data = make_video(50)
 

@@ -11,6 +11,7 @@ forced.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,6 +61,15 @@ class Opened:
     def codec(self) -> str:
         """FFmpeg's name of the decoder."""
         return self.stream.codec_context.name
+
+    @property
+    def header_fps(self) -> float:
+        """The rate that the header claims, in frames per second; 0.0 for none."""
+        for rate in (self.stream.average_rate, self.stream.guessed_rate):
+            fps = float(rate) if rate else 0.0
+            if math.isfinite(fps) and 0 < fps <= 1000:
+                return fps
+        return 0.0
 
 
 def identify(data: bytes) -> str | None:

@@ -3,8 +3,7 @@
 Comes in: a stream's parameter sets and its packets, in stored order. Goes out: whether a packet completes the frame
 before it. Never here: a decoder. Bytes that make no sense are no second field.
 
-Syntax as in ITU-T H.264, 7.3.2.1.1 (sequence), 7.3.2.2 (picture), 7.3.3 (slice), B.1 (start codes); ISO/IEC 14496-15,
-5.3.3 (avcC).
+Syntax as in ITU-T H.264, 7.3.2.1.1 (sequence), 7.3.2.2 (picture), 7.3.3 (slice); ISO/IEC 14496-15, 5.3.3 (avcC).
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+from lazymedia.media.video.units import behind_lengths, behind_start_codes, length_bytes
 
 if TYPE_CHECKING:
     from av.packet import Packet
@@ -81,14 +82,19 @@ class FieldPairs:
     """
 
     def __init__(self, parameters: bytes) -> None:
-        self._length_bytes = (parameters[4] & 3) + 1 if len(parameters) > 6 and parameters[0] == 1 else 0
+        self._length_bytes = length_bytes("h264", parameters)
         self._sequences: dict[int, tuple[int, bool]] = {}
         self._pictures: dict[int, int] = {}
         self._pending: tuple[int, bool] | None = None
         self._begun = False
-        units = _of_avcc(parameters) if self._length_bytes else _behind_start_codes(parameters)
+        units = _of_avcc(parameters) if self._length_bytes else behind_start_codes(parameters)
         for unit in islice(units, _SETS):
             self._learn(unit)
+
+    @property
+    def are_possible(self) -> bool:
+        """Whether a parameter set told so far allows fields."""
+        return bool(self._sequences)
 
     def is_second(self, packet: Packet[VideoStream] | bytes) -> bool:
         """Whether this packet holds the other field of the frame that the packet before it began."""
@@ -96,7 +102,7 @@ class FieldPairs:
             return False  # frames are all that there is
         head = bytes(memoryview(packet)[:_LOOK])
         first, self._begun = not self._begun, True
-        units = _behind_lengths(head, self._length_bytes) if self._length_bytes else _behind_start_codes(head)
+        units = behind_lengths(head, self._length_bytes) if self._length_bytes else behind_start_codes(head)
         for unit in islice(units, _UNITS):
             if first:
                 self._learn(unit)
@@ -173,22 +179,6 @@ def _sequence(bits: _Bits) -> tuple[int, int, bool] | None:
     bits.code()
     bits.code()
     return None if bits.take(1) else (identifier, number_bits, separate_planes)
-
-
-def _behind_start_codes(data: bytes) -> Iterator[bytes]:
-    start = data.find(b"\0\0\1") + 3
-    while start >= 3:
-        stop = data.find(b"\0\0\1", start)
-        yield data[start : stop if stop >= 0 else len(data)]
-        start = stop + 3
-
-
-def _behind_lengths(data: bytes, length_bytes: int) -> Iterator[bytes]:
-    start = 0
-    while start < len(data):
-        size = int.from_bytes(data[start : start + length_bytes])
-        yield data[start + length_bytes : start + length_bytes + size]
-        start += length_bytes + size
 
 
 def _of_avcc(data: bytes) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ class PacketIndex:
         positions: Position of each frame shown, by rank.
         key_pts: Display times of key frames, ascending.
         key_positions: Their positions.
-        key_seeks: The time under which the container finds each of them: decode time in MP4, display time elsewhere.
+        key_seeks: A time from which on the container finds each of them: decode time in MP4, display time elsewhere.
         packets: Packets in all, those of frames that are decoded and never shown among them.
         tick: Seconds of one tick.
         last_ticks: How long the last frame is shown.
@@ -102,10 +102,14 @@ class PacketIndex:
         key = bisect_left(self.key_pts, pts)
         return self.key_positions[key] if key < len(self.key_pts) and self.key_pts[key] == pts else None
 
-    def seek_time(self, position: int) -> int | None:
-        """What to ask the container for so that it lands on a key frame; None where there is none."""
+    def seek_times(self, position: int) -> tuple[int, ...]:
+        """What to ask the container for, in this order, so that it lands on a key frame and not behind it.
+
+        FFmpeg finds a key frame of an MP4 by its display time, but for files whose frames are shown later than the next
+        key frame is decoded; by its decode time it lands a group of frames earlier, where an edit moves all times.
+        """
         key = self._key(position)
-        return None if key is None else self.key_seeks[key]
+        return () if key is None else tuple(dict.fromkeys((self.key_pts[key], self.key_seeks[key])))
 
     def key_time(self, position: int) -> int | None:
         """The display time of the key frame stored at ``position``; None where there is none."""

@@ -241,14 +241,14 @@ class VideoMediaIO(MediaIO[Video]):
     def _outline(self, data: bytes, indexes: IndexSource, backend: str) -> VideoMetadata | None:
         """What a decode will tell, unless a frame does not decode: learnt from packets and headers alone."""
         from lazymedia.media.video.container import open_video
-        from lazymedia.media.video.scan import scan
+        from lazymedia.media.video.scan import learn
         from lazymedia.media.video.upright import shown_size
 
         with open_video(data, self._limits) as opened:
             size = shown_size(data, opened)
             if size is None:
                 return None
-            index = indexes.index(partial(scan, opened))
+            index = indexes.index(partial(learn, data, opened, self._limits))
         return self._metadata(index, self._choose(Clip(index.times, index.fps, index.duration)), size, backend)
 
     def _metadata(self, index: PacketIndex, ranks: list[int], size: tuple[int, int], backend: str) -> VideoMetadata:

@@ -20,14 +20,14 @@ from lazymedia.media.cores import CORES
 from lazymedia.media.video.container import Opened, check_frame_size, check_transfer, open_video, packets_of
 from lazymedia.media.video.faults import refused
 from lazymedia.media.video.frames import Converter
-from lazymedia.media.video.scan import scan
+from lazymedia.media.video.scan import learn
 from lazymedia.media.video.side_by_side import run_all
 from lazymedia.media.video.stretches import Parts, Stretch, plan, shares
 from lazymedia.media.video.taken import Taken
+from lazymedia.media.video.units import length_bytes
 
 if TYPE_CHECKING:
     from av.packet import Packet
-    from av.video.codeccontext import VideoCodecContext
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
 
@@ -46,6 +46,9 @@ _PARTS: Final = 8
 given before, often in silence, and a flush does not make them forget all of it. So parts do not depend on how many
 threads there are, and threads take whole ones. An opening costs as much as some frames; with fewer parts, threads wait
 longer for the last."""
+
+_LENGTH: Final = 4
+"""Bytes of the length before a unit, in nearly all MP4 and Matroska files."""
 
 _UNREFERENCED_SLICE: Final = 0x01
 """How a slice of H.264 begins that no other frame refers to: nal_ref_idc 0, nal_unit_type 1 (ITU-T H.264, 7.3.1)."""
@@ -76,14 +79,15 @@ class Reader:
         """Packets handed to the decoder so far."""
 
     def scan(self) -> PacketIndex:
-        """Read all packets and decode none.
+        """Learn where the frames lie, and decode none.
 
         Raises:
-            UnprocessableMediaError: As `lazymedia.media.video.scan.scan`.
+            UnprocessableMediaError: As `lazymedia.media.video.scan.learn`.
             DecodeStopped: The request was cancelled.
         """
-        self._is_used = True
-        index = scan(self._opened)
+        # Of what it read before, a demuxer of MP4 keeps nothing once it is sent elsewhere.
+        self._is_used = self._opened.kind != "mov"
+        index = learn(self._data, self._opened, self._limits)
         self._packets, self._position = None, index.packets
         return index
 
@@ -171,10 +175,10 @@ class Reader:
 
         codec: Any = self._opened.stream.codec_context  # the stubs leave out flush_buffers
         codec.flush_buffers()
-        looks = skips and _has_lengths(codec)
+        looks = skips and codec.name == "h264" and length_bytes("h264", codec.extradata or b"") == _LENGTH
         for packet in self._until(stretch.stop):
             skips_this = skips and self._position - 1 not in stretch.wanted
-            if looks and skips_this and packet.size > 4 and memoryview(packet)[4] == _UNREFERENCED_SLICE:
+            if looks and skips_this and packet.size > _LENGTH and memoryview(packet)[_LENGTH] == _UNREFERENCED_SLICE:
                 continue  # the decoder would take it apart, and then leave it out as well
             self.decoded += 1
             codec.skip_frame = "NONREF" if skips_this else "DEFAULT"
@@ -225,14 +229,12 @@ class Reader:
         """
         import av
 
-        time = index.seek_time(position)
-        if time is not None:
+        for time in index.seek_times(position):
             self._packets = None
             try:
                 self._opened.container.seek(time, stream=self._opened.stream)
             except (av.FFmpegError, EOFError):
-                time = None
-        if time is not None:
+                continue
             packets = packets_of(self._opened)
             first = next(packets, None)
             landed = None if first is None or not first.is_keyframe else index.key_at(first.pts)
@@ -255,12 +257,6 @@ class Reader:
         elif size != self._size:
             raise refused("the size of the video's frames changes in its middle")
         check_transfer(frame.color_trc)
-
-
-def _has_lengths(codec: VideoCodecContext) -> bool:
-    """Whether units of H.264 stand behind lengths of four bytes, as in MP4 and Matroska. ISO/IEC 14496-15, 5.3.3."""
-    parameters = codec.extradata or b""
-    return codec.name == "h264" and len(parameters) > 6 and parameters[0] == 1 and parameters[4] & 3 == 3
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The index of a video, learnt from all of its packets, without decoding one.
+"""The index of a video, learnt without decoding a packet: from all of them, where no tables tell it.
 
 Comes in: an open container. Goes out: a `PacketIndex`. Never here: a decoder, or a number from a header that nothing
 bears out.
@@ -6,26 +6,48 @@ bears out.
 
 from __future__ import annotations
 
-import math
 from array import array
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from lazymedia.media.video.container import packets_of
+from lazymedia.media.video import mp4_index
+from lazymedia.media.video.container import open_video, packets_of
 from lazymedia.media.video.faults import refused
 from lazymedia.media.video.fields import FieldPairs
 from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.tables import MAX_SAMPLES
+from lazymedia.media.video.units import length_bytes
 
 if TYPE_CHECKING:
     from av.packet import Packet
     from av.video.stream import VideoStream
 
+    from lazymedia.limits import Limits
     from lazymedia.media.video.container import Opened
+
+_LOOK: Final = 256
+"""Bytes of a packet in which its first unit begins."""
 
 _WITHOUT_TIMES: Final = frozenset({"avi"})
 """Containers that store no display times. FFmpeg makes some up, and with B-frames they are out of order."""
+
+
+def learn(data: bytes, opened: Opened, limits: Limits) -> PacketIndex:
+    """The index of a payload by the shortest way. The container may be anywhere afterwards.
+
+    Raises:
+        UnprocessableMediaError: As `scan`.
+        DecodeStopped: The request was cancelled.
+    """
+    claim = mp4_index.claimed(data, opened)
+    if claim is None:
+        return scan(opened)
+    index = claim.borne_out(opened)
+    if index is not None:
+        return index
+    with open_video(data, limits) as again:
+        return scan(again)
 
 
 def scan(opened: Opened) -> PacketIndex:
@@ -35,15 +57,16 @@ def scan(opened: Opened) -> PacketIndex:
         UnprocessableMediaError: No packet, or more of them than `MAX_SAMPLES`.
         DecodeStopped: The request was cancelled.
     """
-    fields = FieldPairs(opened.stream.codec_context.extradata or b"") if opened.codec == "h264" else None
-    found = _Found(timed=opened.kind not in _WITHOUT_TIMES, fields=fields)
+    parameters = opened.stream.codec_context.extradata or b""
+    fields = FieldPairs(parameters) if opened.codec == "h264" else None
+    found = _Found(opened.kind not in _WITHOUT_TIMES, fields, length_bytes(opened.codec, parameters))
     for packet in packets_of(opened):
         if found.packets == MAX_SAMPLES:
             raise refused(f"a video may have {MAX_SAMPLES} packets at most")
         found.add(packet, opened)
     if not found.shown:
         raise refused("the video holds no frame that can be read")
-    return found.finish(opened.stream)
+    return found.finish(opened)
 
 
 @dataclass(slots=True)
@@ -52,6 +75,7 @@ class _Found:
 
     timed: bool
     fields: FieldPairs | None = None
+    lengths: int = 0
     layered: bool = False
     paired: bool = False
     packets: int = 0
@@ -71,7 +95,7 @@ class _Found:
             seek = packet.dts if opened.kind == "mov" else pts
             self.keys.append((pts, position, pts if seek is None else seek))
         if opened.codec == "hevc" and not self.layered:
-            self.layered = _has_temporal_layer(bytes(memoryview(packet)[:256]))
+            self.layered = _has_temporal_layer(bytes(memoryview(packet)[:_LOOK]), self.lengths)
         if packet.is_discard or _is_hidden(opened.codec, packet):
             return
         self.last = max(self.last or (pts, 0), (pts, packet.duration or 0))
@@ -89,7 +113,7 @@ class _Found:
                 half = packet.pts - pts
                 self.last = (pts, max(self.last[1], half + (packet.duration or half)))
 
-    def finish(self, stream: VideoStream) -> PacketIndex:
+    def finish(self, opened: Opened) -> PacketIndex:
         self.shown.sort()
         self.keys.sort()
         times = [pts for pts, _ in self.shown]
@@ -98,8 +122,8 @@ class _Found:
             self.timed, times = False, list(range(len(times)))
         elif not last_ticks and len(times) > 1:
             last_ticks = (times[-1] - times[0]) // (len(times) - 1)
-        elif not last_ticks and header_fps(stream) and stream.time_base:
-            last_ticks = round(1 / header_fps(stream) / stream.time_base)
+        elif not last_ticks and opened.header_fps and opened.stream.time_base:
+            last_ticks = round(1 / opened.header_fps / opened.stream.time_base)
         return PacketIndex(
             timed=self.timed,
             pts=array("q", times),
@@ -108,20 +132,12 @@ class _Found:
             key_positions=array("q", [position for _, position, _ in self.keys]),
             key_seeks=array("q", [seek for _, _, seek in self.keys]),
             packets=self.packets,
-            tick=float(stream.time_base or 0),
+            tick=float(opened.stream.time_base or 0),
             last_ticks=last_ticks,
-            header_fps=header_fps(stream),
+            header_fps=opened.header_fps,
             layered=self.layered,
             paired=self.paired,
         )
-
-
-def header_fps(stream: VideoStream) -> float:
-    for rate in (stream.average_rate, stream.guessed_rate):
-        fps = float(rate) if rate else 0.0
-        if math.isfinite(fps) and 0 < fps <= 1000:
-            return fps
-    return 0.0
 
 
 def _is_hidden(codec: str, packet: Packet[VideoStream]) -> bool:
@@ -142,14 +158,14 @@ def _is_hidden(codec: str, packet: Packet[VideoStream]) -> bool:
     return not first & (0x08 >> shift) and not first & (0x02 >> shift)
 
 
-def _has_temporal_layer(head: bytes) -> bool:
+def _has_temporal_layer(head: bytes, lengths: int) -> bool:
     """Whether a packet of HEVC begins with a unit above temporal layer 0 (ITU-T H.265, 7.3.1.2).
 
-    Finds the first unit behind a length (MP4, Matroska) or a start code (MPEG-TS); the units of a picture share one
-    layer, delimiters and messages before it too (7.4.2.2).
+    The units of a picture share one layer, delimiters and messages before it too (7.4.2.2). Where no lengths stand
+    before them, start codes do.
     """
-    start = head.find(b"\0\0\1") + 3 if head[:3] in {b"\0\0\0", b"\0\0\1"} and b"\0\0\1" in head[:5] else 4
+    start = lengths or max(head.find(b"\0\0\1") + 3, 3)
     return len(head) > start + 1 and head[start + 1] & 0x07 > 1
 
 
-__all__ = ["header_fps", "scan"]
+__all__ = ["learn", "scan"]
