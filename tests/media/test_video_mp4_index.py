@@ -42,11 +42,25 @@ def uneven() -> bytes:
     return make_video(60, b_frames=3, times=[number / 25 + (0.01 if number % 3 else 0) for number in range(60)])
 
 
+PREDICTED: Final = make_video(60, b_frames=0, options={"refs": "1"})
+"""Each frame refers to the one before it only."""
+
+
+def unmarked(clip: bytes) -> bytes:
+    """Frame 30 calls its slice an intra one: it begins with 1 011, no longer with 1 00110."""
+    with open_video(clip, DEFAULT_LIMITS) as opened:
+        place = opened.stream.index_entries[30].pos + 5
+    assert clip[place] >> 2 == 0b100110
+    return clip[:place] + bytes([0b10110000 | clip[place] & 15]) + clip[place + 1 :]
+
+
 USUAL: Final[dict[str, Callable[[], bytes]]] = {
     "H.264": lambda: PLAIN,
     "H.264 without B-frames": lambda: videos.clip("H.264, no B-frames"),
     "H.264 of 10 bits": lambda: videos.clip("H.264, 10 bits"),
     "H.264 of key frames": lambda: make_video(20, gop=1, b_frames=0),
+    "H.264 of one reference": lambda: PREDICTED,
+    "H.264 with intra pictures": lambda: unmarked(make_video(60, b_frames=0, options={"refs": "4"})),
     "HEVC": lambda: videos.clip("HEVC, closed GOP"),
     "HEVC, open groups": lambda: videos.clip("HEVC, open GOP"),
     "HEVC, temporal layers": lambda: videos.clip("HEVC, temporal layers"),
@@ -138,6 +152,7 @@ UNUSUAL: Final[dict[str, Callable[[], bytes]]] = {
     "messages with times": lambda: x264(**{"nal-hrd": "vbr", "vbv-maxrate": "500", "vbv-bufsize": "500"}),
     "delimiters": lambda: x264(aud="1"),
     "a delimiter in one packet": lambda: delimited(PLAIN),
+    "pictures that FFmpeg calls key frames, and the table does not": lambda: unmarked(PREDICTED),
     "one group": lambda: make_video(60, gop=60),
     "key frames called otherwise": lambda: key_frames_of_the_table(PLAIN, 1, 14, 25, 37, 49),
     "a key frame that is none": lambda: key_frames_of_the_table(PLAIN, 1, 12, 25, 37, 49),

@@ -84,6 +84,7 @@ class FieldPairs:
     def __init__(self, parameters: bytes) -> None:
         self._length_bytes = length_bytes("h264", parameters)
         self._sequences: dict[int, tuple[int, bool]] = {}
+        self._references: set[int] = set()
         self._pictures: dict[int, int] = {}
         self._pending: tuple[int, bool] | None = None
         self._begun = False
@@ -95,6 +96,11 @@ class FieldPairs:
     def are_possible(self) -> bool:
         """Whether a parameter set told so far allows fields."""
         return bool(self._sequences)
+
+    @property
+    def references(self) -> int:
+        """Frames that others may refer to, by the least of the parameter sets told so far; 0 where none was."""
+        return min(self._references, default=0)
 
     def is_second(self, packet: Packet[VideoStream] | bytes) -> bool:
         """Whether this packet holds the other field of the frame that the packet before it began."""
@@ -120,9 +126,10 @@ class FieldPairs:
         kind = unit[0] & 31 if unit else 0
         try:
             if kind == _SEQUENCE:
-                found = _sequence(_Bits(unit[:_SET]))
-                if found is not None:
-                    self._sequences[found[0]] = found[1:]
+                identifier, references, fields = _sequence(_Bits(unit[:_SET]))
+                self._references.add(references)
+                if fields is not None:
+                    self._sequences[identifier] = fields
             elif kind == _PICTURE:
                 bits = _Bits(unit[:_HEADER])
                 self._pictures[bits.code()] = bits.code()
@@ -146,9 +153,9 @@ class FieldPairs:
             return None
 
 
-def _sequence(bits: _Bits) -> tuple[int, int, bool] | None:
-    """Identifier, bits of a frame's number, and whether each colour has slices of its own. None where the sequence has
-    no fields.
+def _sequence(bits: _Bits) -> tuple[int, int, tuple[int, bool] | None]:
+    """Identifier, and frames that may be referred to. If there are fields, bits of a frame's number, and whether each
+    colour has slices of its own.
     """
     profile = bits.take(8)
     bits.take(16)
@@ -174,11 +181,11 @@ def _sequence(bits: _Bits) -> tuple[int, int, bool] | None:
         codes = bits.code()
     for _ in range(codes):
         bits.code()
-    bits.code()
+    references = bits.code()
     bits.take(1)
     bits.code()
     bits.code()
-    return None if bits.take(1) else (identifier, number_bits, separate_planes)
+    return identifier, references, None if bits.take(1) else (number_bits, separate_planes)
 
 
 def _of_avcc(data: bytes) -> Iterator[bytes]:

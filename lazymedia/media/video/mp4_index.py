@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import attrgetter
@@ -50,9 +51,12 @@ _FARTHEST: Final = 1 << 28
 _KEY: Final = 1
 """Set in FFmpeg's index for a key frame; of its other flags, one hides a packet (avformat.h, AVINDEX_*)."""
 
-_SLICE, _IDR, _MESSAGE = 1, 5, 6
-_HARMLESS: Final = frozenset({7, 8, 9})
-"""Types of units: parameter sets and delimiters are harmless; ITU-T H.264, table 7-1."""
+_SLICE, _IDR, _MESSAGE, _SEQUENCE, _PICTURE, _DELIMITER = 1, 5, 6, 7, 8, 9
+"""Types of units; ITU-T H.264, table 7-1."""
+_FIRST_BLOCK: Final = 0x80
+"""The first bit of a slice that begins at the first block of the picture; ITU-T H.264, 7.3.3."""
+_INTRA, _ALL_INTRA = 0b1011, 0b10001000
+"""The first half, or all, of the first byte of such a slice, if it is intra; ITU-T H.264, table 7-6."""
 _UNREGISTERED: Final = 5
 """The type of a message in an encoder's own words; ITU-T H.264, D.1.1. Of others, one makes key frames and some make
 times."""
@@ -232,24 +236,29 @@ def _check_units(data: bytes, samples: _Samples, keys: Column, parameters: bytes
     spans = np.stack((samples.places, samples.places + samples.sizes), axis=1)[keys].tolist()
     fields = FieldPairs(parameters)
     require(not fields.is_second(data[slice(*spans[0])]) and not fields.are_possible)
-    begins = np.frombuffer(data, np.uint8)[samples.places + _LENGTH] & TYPE
-    begins[keys] = _SLICE
-    require(bool((begins == _SLICE).all()))
-    for number, span in enumerate(spans):
+    begins, slices = (np.frombuffer(data, np.uint8)[samples.places + _LENGTH + byte] for byte in (0, 1))
+    begins[keys], slices[keys] = _SLICE, _FIRST_BLOCK
+    require(bool((begins & TYPE == _SLICE).all() and (slices & _FIRST_BLOCK).all()))
+    harmless = {_PICTURE, _DELIMITER}
+    if bool(((slices >> 4 == _INTRA) | (slices == _ALL_INTRA)).any()):
+        require(fields.references > 1)  # otherwise FFmpeg's parser calls them key frames
+    else:
+        harmless |= {_SEQUENCE}
+    for number, (start, stop) in enumerate(spans):
         if number % _STEP == 0:
             checkpoint()
-        require(_is_key(data, *span))
+        require(_is_key(data, start, stop, harmless))
 
 
-def _is_key(data: bytes, start: int, stop: int) -> bool:
+def _is_key(data: bytes, start: int, stop: int, harmless: Collection[int]) -> bool:
     """Whether a packet is a key frame for its slices alone, and no message bears on its times."""
     for _ in range(_HEAD_UNITS):
         unit = start + _LENGTH
         start = unit + int.from_bytes(data[start:unit])
-        kind = data[unit] & TYPE if unit < start <= stop else None
+        kind = data[unit] & TYPE if unit < start <= stop else -1
         if kind == _IDR:
             return True
-        if kind not in _HARMLESS and not (kind == _MESSAGE and data[unit + 1] == _UNREGISTERED):
+        if kind not in harmless and not (kind == _MESSAGE and data[unit + 1] == _UNREGISTERED):
             return False
     return False
 
