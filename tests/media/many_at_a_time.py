@@ -10,7 +10,7 @@ from unittest.mock import patch
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.audio import AudioMediaIO, piped
-from lazymedia.media.stopping import DecodeStopped, stopping_when
+from lazymedia.media.stopping import stopping_when
 
 T = TypeVar("T")
 
@@ -51,14 +51,3 @@ def checks(clip: bytes) -> int:
 def open_files() -> list[Path]:
     """Descriptors of this process."""
     return sorted(Path("/proc/self/fd").iterdir())
-
-
-def after(left: int) -> Callable[[], None]:
-    """A check that lets so many pass."""
-    checks = iter(range(left))
-
-    def check() -> None:
-        if next(checks, None) is None:
-            raise DecodeStopped
-
-    return check

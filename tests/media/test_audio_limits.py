@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 import tracemalloc
 from collections.abc import Callable
 
@@ -18,6 +17,7 @@ from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.testing.audio import encode, make_audio
 from lazymedia.testing.video import make_video
 from tests.media.audio_clips import flac, wav
+from tests.media.stops import After
 
 MIB = 1 << 20
 
@@ -134,16 +134,11 @@ def test_a_header_that_is_known_tells_what_the_samples_will_take() -> None:
 @pytest.mark.parametrize("format_", ["WAV", "FLAC", "OGG", "MP3", "M4A", "WEBM"])
 def test_a_decode_stops_between_two_blocks_when_it_is_no_longer_wanted(format_: str) -> None:
     clip = make_audio(20, 48_000, 2, format=format_)
-    seen: list[int] = []
+    check = After(3)
 
-    def stop_at_the_fourth() -> None:
-        seen.append(threading.get_ident())
-        if len(seen) == 4:
-            raise DecodeStopped
-
-    with stopping_when(stop_at_the_fourth), pytest.raises(DecodeStopped):
+    with stopping_when(check), pytest.raises(DecodeStopped):
         AudioMediaIO().load_bytes(clip)
-    assert len(seen) == 4
+    assert check.calls == 4
 
 
 def decode(reader: AudioMediaIO, clip: bytes) -> int:

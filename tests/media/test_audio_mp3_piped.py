@@ -16,8 +16,9 @@ from lazymedia.media.audio import feed
 from lazymedia.media.audio.mp3_reader import Recorded
 from lazymedia.media.audio.mp3_recordings import Recording
 from lazymedia.media.stopping import DecodeStopped, stopping_when
-from tests.media.many_at_a_time import after, checks, load, open_files, outcome
+from tests.media.many_at_a_time import checks, load, open_files, outcome
 from tests.media.mp3_clips import ape, constant, dropping, frames, id3v1, id3v2, layer_two, song, telling, untold
+from tests.media.stops import After
 
 pytestmark = pytest.mark.skipif(not feed.is_possible(), reason="needs pipes that tell how much they hold")
 
@@ -94,10 +95,10 @@ def test_no_file_stays_open_whatever_ends_a_decode() -> None:
     for clip in (damaged, row, long()):
         outcome(clip)
         for left in range(8):
-            with stopping_when(after(left)), pytest.raises(DecodeStopped):
+            with stopping_when(After(left)), pytest.raises(DecodeStopped):
                 load(long())
         for left in range(checks(row)):
-            with stopping_when(after(left)), pytest.raises(DecodeStopped):
+            with stopping_when(After(left)), pytest.raises(DecodeStopped):
                 load(row)
     assert open_files() == before
 

@@ -16,7 +16,8 @@ from lazymedia.media.audio import feed, piped
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.testing.audio import make_audio
 from tests.media.audio_clips import with_packet
-from tests.media.many_at_a_time import after, by_packets, load, open_files, outcome
+from tests.media.many_at_a_time import by_packets, load, open_files, outcome
+from tests.media.stops import After
 
 pytestmark = [
     pytest.mark.skipif(not piped.is_possible(), reason="needs pipes that tell how much they hold"),
@@ -59,7 +60,7 @@ def test_no_file_stays_open_whatever_ends_a_decode(format_: str) -> None:
     load(clip(format_))
     outcome(with_packet(clip(format_), 500, b"\xff" * 64))
     for left in range(8):
-        with stopping_when(after(left)), pytest.raises(DecodeStopped):
+        with stopping_when(After(left)), pytest.raises(DecodeStopped):
             load(clip(format_))
 
 

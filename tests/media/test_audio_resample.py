@@ -15,6 +15,7 @@ from lazymedia.media.audio.resample import resampled_length
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.parse.audio import audio_rules
 from lazymedia.testing.audio import make_audio, sound
+from tests.media.stops import After
 
 RATES = [8_000, 11_025, 22_050, 32_000, 44_100, 48_000, 96_000]
 
@@ -205,14 +206,7 @@ def test_without_soxr_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 
 def test_resampling_stops_between_two_blocks() -> None:
-    seen = []
-
-    def stop() -> None:
-        seen.append(1)
-        if len(seen) == 3:
-            raise DecodeStopped
-
-    with stopping_when(stop), pytest.raises(DecodeStopped):
+    with stopping_when(After(2)), pytest.raises(DecodeStopped):
         resample(16_000)((np.zeros(1_000_000, np.float32), 48_000))
 
 

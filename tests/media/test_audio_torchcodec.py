@@ -16,6 +16,7 @@ from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.testing.audio import encode, make_audio, sound
 from lazymedia.testing.video import make_video
 from tests.media.audio_clips import flac, wav, with_packet
+from tests.media.stops import After
 from tests.media.test_audio_formats import EXACT, FORMATS
 from tests.media.torchcodec_here import load_or_skip
 
@@ -164,18 +165,11 @@ def test_a_damaged_packet_of_aac_is_an_error(number: int) -> None:
 
 @pytest.mark.parametrize("blocks", [0, 1, 5])
 def test_a_decode_that_nobody_wants_ends_between_packets(blocks: int) -> None:
-    calls = 0
-
-    def check() -> None:
-        nonlocal calls
-        calls += 1
-        if calls > blocks:
-            raise DecodeStopped
-
+    check = After(blocks)
     with stopping_when(check), pytest.raises(DecodeStopped):
         by_torchcodec().load_bytes(make_audio(2, 48_000, format="WEBM"))
 
-    assert calls == blocks + 1
+    assert check.calls == blocks + 1
 
 
 def test_backends_have_keys_of_their_own_and_what_falls_to_another_has_its_key() -> None:

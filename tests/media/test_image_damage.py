@@ -20,6 +20,7 @@ from lazymedia.media.image import ImageMediaIO, probe, raster
 from lazymedia.media.image.header import FORMATS
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from tests.media import pictures
+from tests.media.stops import After
 
 LIMITS = Limits(image_formats=pictures.ALL_FORMATS, max_image_pixels=1_000_000)
 ARRAY = ImageMediaIO("RGBA", output="array", image_id="trust", limits=LIMITS)
@@ -336,14 +337,7 @@ def test_a_cancelled_decode_stops_before_the_codec_runs() -> None:
 
 
 def test_a_cancelled_decode_stops_between_codec_and_conversion() -> None:
-    calls: list[None] = []
-
-    def stop_at_the_second() -> None:
-        calls.append(None)
-        if len(calls) == 2:
-            raise DecodeStopped
-
-    with stopping_when(stop_at_the_second), pytest.raises(DecodeStopped):
+    with stopping_when(After(1)), pytest.raises(DecodeStopped):
         ImageMediaIO().load_bytes(SEEDS["PNG"])
 
 

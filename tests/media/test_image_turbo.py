@@ -21,6 +21,7 @@ from lazymedia.media.image import ImageMediaIO, header, turbo
 from lazymedia.media.image.convert import Target
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from tests.media import pictures
+from tests.media.stops import After
 
 WHITE = (255, 255, 255)
 SAVED: dict[str, dict[str, Any]] = {
@@ -211,12 +212,5 @@ def test_a_library_with_other_pixels_is_not_used(tried_anew: None, monkeypatch: 
 
 @pytest.mark.parametrize("kind", ["turn 6", "4:2:0"])
 def test_a_cancelled_decode_stops_behind_the_codec(kind: str) -> None:
-    calls: list[None] = []
-
-    def stop_at_the_second() -> None:
-        calls.append(None)
-        if len(calls) == 2:
-            raise DecodeStopped
-
-    with stopping_when(stop_at_the_second), pytest.raises(DecodeStopped):
+    with stopping_when(After(1)), pytest.raises(DecodeStopped):
         ImageMediaIO(output="array").load_bytes(SEEDS[kind])

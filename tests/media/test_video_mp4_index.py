@@ -24,6 +24,7 @@ from lazymedia.media.video.scan import learn, scan
 from lazymedia.testing.video import make_video, read_frame_number
 from tests.media import videos
 from tests.media.mp4_files import box, patched, remuxed, with_wide_places
+from tests.media.stops import After
 
 Learnt: TypeAlias = "dict[str, object] | str | None"
 """An index, a refusal, or none."""
@@ -206,17 +207,9 @@ def test_few_packets_are_read_of_the_usual() -> None:
 
 @pytest.mark.parametrize("allowed", [0, 1, 5, 15])
 def test_a_decode_that_nobody_wants_ends_while_tables_are_read(allowed: int) -> None:
-    calls = 0
-
-    def check() -> None:
-        nonlocal calls
-        calls += 1
-        if calls > allowed:
-            raise DecodeStopped
-
     with (
         open_video(PLAIN, DEFAULT_LIMITS) as opened,
-        stopping_when(check),
+        stopping_when(After(allowed)),
         pytest.raises(DecodeStopped),
     ):
         learn(PLAIN, opened, DEFAULT_LIMITS)

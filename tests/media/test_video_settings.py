@@ -5,22 +5,25 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from av.packet import Packet
+from av.video.stream import VideoStream
 
 from lazymedia.errors import PayloadTooLargeError, UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.stopping import DecodeStopped, checkpoint, stopping_when
 from lazymedia.media.video import PacketIndexCache, VideoMediaIO, VideoMetadata
-from lazymedia.media.video.container import Opened
+from lazymedia.media.video.container import Opened, packets_of
 from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.sampling import Clip
 from lazymedia.media.video.scan import learn
 from lazymedia.media.video.side_by_side import run_all
 from lazymedia.testing.video import make_video, read_frame_numbers
+from tests.media.stops import After
 
 
 def test_importing_loads_no_codec() -> None:
@@ -282,35 +285,34 @@ def test_a_stop_ends_a_decode_at_the_next_packet(packets: int, *, cached: bool) 
     io = VideoMediaIO(sampling="all", index_cache=cache)
     if cached:
         io.load_bytes(data)
-    calls = 0
-
-    def check() -> None:
-        nonlocal calls
-        calls += 1
-        if calls > packets:
-            raise DecodeStopped
-
+    check = After(packets)
     with stopping_when(check), pytest.raises(DecodeStopped):
         io.load_bytes(data)
 
-    assert calls == packets + 1
+    assert check.calls == packets + 1
 
 
-def test_a_stop_ends_the_threads_of_a_decode_too() -> None:
+def test_a_stop_ends_the_threads_of_a_decode_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are held at their first packets until the thread that waits for them is stopped at its sixth check."""
     data = make_video(600, codec="mpeg4")
-    cache = PacketIndexCache()
-    io = VideoMediaIO(num_frames=20, index_cache=cache, decoder_threads=3)
+    io = VideoMediaIO(num_frames=20, index_cache=PacketIndexCache(), decoder_threads=3)
     io.load_bytes(data)
-    before = threading.active_count()
-    calls = 0
+    before, here, stopped = threading.active_count(), threading.get_ident(), threading.Event()
+    check = After(5)
 
-    def check() -> None:
-        nonlocal calls
-        calls += 1
-        if calls > 5:
-            raise DecodeStopped
+    def stop() -> None:
+        try:
+            check()
+        except DecodeStopped:
+            stopped.set()
+            raise
 
-    with stopping_when(check), pytest.raises(DecodeStopped):
+    def held(opened: Opened) -> Iterator[Packet[VideoStream]]:
+        assert threading.get_ident() == here or stopped.wait(30)
+        yield from packets_of(opened)
+
+    monkeypatch.setattr("lazymedia.media.video.reader.packets_of", held)
+    with stopping_when(stop), pytest.raises(DecodeStopped):
         io.load_bytes(data)
 
     assert threading.active_count() == before

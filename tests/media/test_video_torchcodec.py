@@ -23,6 +23,7 @@ from lazymedia.media.video.torchcodec_reader import reading
 from lazymedia.testing.audio import make_audio
 from lazymedia.testing.video import make_video, read_frame_number, read_frame_numbers
 from tests.media import videos
+from tests.media.stops import After
 from tests.media.test_video_reported import ODD, odd
 from tests.media.test_video_safety import BAIT, PLAYLISTS
 from tests.media.torchcodec_here import load_or_skip
@@ -286,19 +287,12 @@ def test_what_is_no_video_is_the_payloads_fault() -> None:
 @pytest.mark.parametrize("packets", [0, 3, 25, 90])
 def test_a_decode_that_nobody_wants_ends_between_packets(packets: int) -> None:
     """The first checks are the scan's; more than 60 packets are torchcodec's own."""
-    calls = 0
-
-    def check() -> None:
-        nonlocal calls
-        calls += 1
-        if calls > packets:
-            raise DecodeStopped
-
+    check = After(packets)
     data = make_video(60, container="mkv")
     with stopping_when(check), pytest.raises(DecodeStopped):
         by_torchcodec(sampling="all").load_bytes(data)
 
-    assert calls == packets + 1
+    assert check.calls == packets + 1
 
 
 def test_an_index_is_kept_and_serves_both_backends() -> None:

@@ -4,8 +4,7 @@ Comes in: a payload and its open container. Goes out: the `PacketIndex` that a s
 guess: whatever a scan might see in another way is left to one.
 
 The display times are those of FFmpeg's own index and of the table of offsets; key frames are those that the table names
-and that begin with an IDR picture, as FFmpeg's parser has it. For ten minutes of 30 frames per second that takes 10 ms,
-a scan 85.
+and that begin with an IDR picture, as FFmpeg's parser has it. That takes a fifth of the time of a scan.
 """
 
 from __future__ import annotations
