@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import struct
+from array import array
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from av.video.frame import VideoFrame
 
 from lazymedia.limits import DEFAULT_LIMITS
-from lazymedia.media.video import VideoMediaIO
+from lazymedia.media.video import PacketIndexCache, VideoMediaIO
 from lazymedia.media.video.container import open_video
 from lazymedia.media.video.frames import Converter, Turn
 from lazymedia.media.video.index import PacketIndex
@@ -19,6 +22,7 @@ from lazymedia.media.video.stretches import Stretch, plan, shares
 from lazymedia.media.video.taken import Taken
 from lazymedia.testing.video import draw_frame, make_video, read_frame_number, read_frame_numbers
 from tests.media import videos
+from tests.media.mp4_files import box, joined, with_table
 
 kinds = pytest.mark.parametrize("kind", videos.KINDS)
 
@@ -297,3 +301,62 @@ def test_a_unit_of_256_bytes_begins_with_no_start_code() -> None:
         assert b"\0\0\1" in starts
         assert not scan(opened).layered
         assert not learn(data, opened, DEFAULT_LIMITS).layered
+
+
+OTHERWISE = {
+    "H.264, another range": lambda: make_video(60, b_frames=3, seed=2, options={"x264-params": "fullrange=on"}),
+    "H.264, another offset of colours": lambda: make_video(60, options={"x264-params": "chroma-qp-offset=6"}, seed=2),
+    "H.264, by other means": lambda: make_video(60, options={"x264-params": "cabac=0:8x8dct=0:ref=2"}, seed=2),
+}
+
+
+@pytest.mark.parametrize("seek_worth", [0, 1 << 30])
+@pytest.mark.parametrize("second", OTHERWISE)
+def test_parameters_that_change_on_the_way_reach_the_decoder(
+    second: str, seek_worth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that were joined without a new encode have several sample descriptions. FFmpeg tells a new one once, with
+    the packet where it begins.
+    """
+    monkeypatch.setattr("lazymedia.media.video.reader.SEEK_WORTH", seek_worth)
+    one = videos.clip("H.264, B-pyramid")
+    data = joined(one, OTHERWISE[second](), one)
+    expected = videos.linear(data)
+    assert len(expected) == 180
+    rng = random.Random(3)
+    for ranks in ([100], [179], *(sorted(rng.sample(range(180), 4)) for _ in range(10))):
+        with reading(data, DEFAULT_LIMITS) as reader:
+            frames, loaded = reader.read(reader.scan(), ranks)
+
+        assert loaded == ranks
+        for frame, rank in zip(frames, ranks):
+            assert np.array_equal(frame, expected[rank]), f"frame {rank} of {ranks}"
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_frames_of_one_time_are_told_by_counting(*, kept: bool) -> None:
+    """All of the first group are shown at once, as some recorders have it: its key frame's time is the next one's."""
+    steps = box(b"stts", struct.pack(">6I", 0, 2, 8, 0, 52, 512))
+    data = with_table(make_video(60, gop=5, b_frames=0), b"stts", steps)
+    cache = PacketIndexCache()
+    io = VideoMediaIO(num_frames=3, index_cache=cache)
+    if kept:
+        io.load_bytes(data)
+
+    frames, metadata = io.load_bytes(data)
+
+    assert metadata.frames_indices == read_frame_numbers(frames) == [0, 29, 59]
+
+
+def test_a_time_that_key_frames_share_names_none_of_them() -> None:
+    """Edits hide frames and give them the times of others; to which one a seek led is not certain then."""
+    with reading(make_video(20, gop=5, b_frames=0), DEFAULT_LIMITS) as reader:
+        index = reader.scan()
+    first, second, *others = index.key_pts
+
+    twice = replace(index, key_pts=array("q", [first, first, *others]))
+
+    assert index.key_at(first) == 0
+    assert index.key_at(second) == 5
+    assert twice.key_at(first) is None
+    assert twice.key_at(others[0]) == 10

@@ -23,7 +23,7 @@ from lazymedia.media.video.reader import reading
 from lazymedia.media.video.scan import learn, scan
 from lazymedia.testing.video import make_video, read_frame_number
 from tests.media import videos
-from tests.media.mp4_files import box, patched, remuxed, with_wide_places
+from tests.media.mp4_files import box, joined, patched, remuxed, with_table, with_wide_places
 from tests.media.stops import After
 
 Learnt: TypeAlias = "dict[str, object] | str | None"
@@ -117,12 +117,8 @@ def key_frames_of_the_table(clip: bytes, *numbers: int) -> bytes:
 def with_a_table_twice(clip: bytes) -> bytes:
     """The times of display again, where FFmpeg finds them too."""
     start = clip.index(b"ctts") - 4
-    size = int.from_bytes(clip[start : start + 4])
-    changed = bytearray(clip[:start] + clip[start : start + size] + clip[start:])
-    for parent in (b"moov", b"trak", b"mdia", b"minf", b"stbl"):
-        place = clip.index(parent) - 4
-        struct.pack_into(">I", changed, place, int.from_bytes(clip[place : place + 4]) + size)
-    return bytes(changed)
+    table = clip[start : start + int.from_bytes(clip[start : start + 4])]
+    return with_table(clip, b"ctts", table * 2)
 
 
 def delimited(clip: bytes) -> bytes:
@@ -132,6 +128,11 @@ def delimited(clip: bytes) -> bytes:
     changed = bytearray(clip)
     changed[place + 4] = 9
     return bytes(changed)
+
+
+def with_words(clip: bytes, words: bytes) -> bytes:
+    start = clip.index(b"moov") - 4
+    return clip[:start] + box(b"moov", clip[start + 8 :] + box(b"udta", words))
 
 
 def with_a_length(clip: bytes, number: int, length: int) -> bytes:
@@ -166,6 +167,8 @@ UNUSUAL: Final[dict[str, Callable[[], bytes]]] = {
     "times of display twice": lambda: with_a_table_twice(PLAIN),
     "a time of display far away": lambda: patched(PLAIN, b"ctts", 12, ">i", -(1 << 29)),
     "two frames at a time": lambda: patched(PLAIN, b"ctts", 20, ">I", 1024),
+    "parameters that change": lambda: joined(PLAIN, videos.clip("H.264, no B-frames")),
+    "words too long to be looked through": lambda: with_words(PLAIN, bytes(3 << 20)),
     "samples in another file": lambda: patched(PLAIN, b"url ", 0, ">I", 0),
     "a file that ends early": lambda: remuxed(PLAIN, movflags="faststart")[:-300],
 }

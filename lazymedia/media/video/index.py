@@ -31,6 +31,8 @@ class PacketIndex:
         header_fps: The rate that the header claims; 0.0 for none.
         layered: Whether frames lie in temporal layers (HEVC), in which "not a reference" has another meaning.
         paired: Whether some frames are two packets, one for each field (H.264). Their position is the second one's.
+        changes: Whether a packet on the way brings other parameters for the decoder, as where files were joined without
+            a new encode. It comes through to those who read all packets only.
     """
 
     timed: bool
@@ -45,6 +47,7 @@ class PacketIndex:
     header_fps: float
     layered: bool
     paired: bool
+    changes: bool
 
     @property
     def total(self) -> int:
@@ -90,17 +93,21 @@ class PacketIndex:
 
     def entry(self, rank: int, *, before: int = 0) -> int:
         """The position at which decoding may begin so that frame ``rank`` comes out right: that of the last key frame
-        shown no later, or of one ``before`` it.
+        shown no later, or of one ``before`` it. The head where parameters change.
         """
+        if not self.timed or self.changes:
+            return 0
         key = bisect_right(self.key_pts, self.pts[rank]) - 1 - before
-        return self.key_positions[key] if self.timed and key >= 0 else 0
+        return self.key_positions[key] if key >= 0 else 0
 
     def key_at(self, pts: int | None) -> int | None:
-        """The position of the key frame shown at ``pts``; None where there is none."""
+        """The position of the key frame shown at ``pts``; None where there is none, or more than one (of which edits
+        show one).
+        """
         if pts is None:
             return None
-        key = bisect_left(self.key_pts, pts)
-        return self.key_positions[key] if key < len(self.key_pts) and self.key_pts[key] == pts else None
+        key, behind = bisect_left(self.key_pts, pts), bisect_right(self.key_pts, pts)
+        return self.key_positions[key] if behind == key + 1 else None
 
     def seek_times(self, position: int) -> tuple[int, ...]:
         """What to ask the container for, in this order, so that it lands on a key frame and not behind it.

@@ -44,6 +44,10 @@ _LAST: Final = 4
 _STEP: Final = 4096
 """Packets between two looks at whether the decode is still wanted."""
 
+_MOST: Final = 1 << 18
+"""Packets: more than two hours at 30 frames per second. A scan of longer ones can be stopped at every packet."""
+_MOST_KEYS: Final = 1 << 15
+
 _FARTHEST: Final = 1 << 28
 """Ticks between a decode time and a display time, from which on FFmpeg ignores all of the table."""
 
@@ -141,6 +145,7 @@ class Claim:
             header_fps=opened.header_fps,
             layered=self.layered,
             paired=False,
+            changes=False,
         )
 
 
@@ -174,11 +179,13 @@ class _Samples:
 def _claimed(data: bytes, opened: Opened) -> Claim:
     stream = opened.stream
     tables = _track(data, stream.id).samples
+    count = _count(data, tables[b"stsz"])
+    require(count == len(stream.index_entries) and count <= _MOST)
     samples = _Samples.of(stream)
-    _check_places(data, samples, _count(data, tables[b"stsz"]))
+    _check_places(data, samples)
     keys = np.flatnonzero(samples.flags)
-    require(len(keys) > 0 and keys[0] == 0 and (len(samples.dts) - int(keys[-1])) * _LAST <= len(samples.dts))
-    offsets = _offsets(data, tables, len(samples.dts))
+    require(0 < len(keys) <= _MOST_KEYS and keys[0] == 0 and (count - int(keys[-1])) * _LAST <= count)
+    offsets = _offsets(data, tables, count)
     parameters = stream.codec_context.extradata or b""
     require(length_bytes(opened.codec, parameters) == _LENGTH)
     if opened.codec == "h264":
@@ -195,7 +202,8 @@ def _track(data: bytes, number: int) -> Track:
     numbered = [track for track in tracks if _number(data, track) == number]
     require(len(numbered) == 1 and numbered[0].in_one_file(file))
     (track,) = numbered
-    require(track.edits is None or struct.unpack_from(">I", data, track.edits[0] + 4)[0] == 1)
+    for span in (track.samples[b"stsd"], track.edits):
+        require(span is None or struct.unpack_from(">I", data, span[0] + 4)[0] == 1)
     return track
 
 
@@ -211,9 +219,9 @@ def _count(data: bytes, span: Span) -> int:
     return int(count)
 
 
-def _check_places(data: bytes, samples: _Samples, count: int) -> None:
-    """All samples of the table are there, and none is hidden by an edit."""
-    require(len(samples.dts) == count and not bool((samples.flags & ~_KEY).any()))
+def _check_places(data: bytes, samples: _Samples) -> None:
+    """All samples are there, and none is hidden by an edit."""
+    require(not bool((samples.flags & ~_KEY).any()))
     require(int(samples.sizes.min()) > _LENGTH + 1 and int(samples.places.min()) >= 0)
     require(int((samples.places + samples.sizes).max()) <= len(data))
 
@@ -222,7 +230,9 @@ def _offsets(data: bytes, tables: Box, count: int) -> Column:
     """Ticks from decoding to display, but for what is the same for all. ISO/IEC 14496-12, 8.6.1.3."""
     if b"ctts" not in tables:
         return np.zeros(count, np.int64)
-    rows = column(data, tables[b"ctts"], ">i4", 2).astype(np.int64)
+    rows = column(data, tables[b"ctts"], ">i4", 2)
+    require(len(rows) <= count)
+    rows = rows.astype(np.int64)
     require(int(rows[:, 0].min()) > 0 and int(rows[:, 0].sum()) == count)
     require(int(np.abs(rows[:, 1]).max()) < _FARTHEST)
     return np.repeat(rows[:, 1], rows[:, 0])
@@ -244,7 +254,7 @@ def _check_units(data: bytes, samples: _Samples, keys: Column, parameters: bytes
     else:
         harmless |= {_SEQUENCE}
     for number, (start, stop) in enumerate(spans):
-        if number % _STEP == 0:
+        if number % _HEAD_UNITS == 0:
             checkpoint()
         require(_is_key(data, start, stop, harmless))
 

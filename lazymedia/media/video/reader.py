@@ -85,8 +85,7 @@ class Reader:
             UnprocessableMediaError: As `lazymedia.media.video.scan.learn`.
             DecodeStopped: The request was cancelled.
         """
-        # Of what it read before, a demuxer of MP4 keeps nothing once it is sent elsewhere.
-        self._is_used = self._opened.kind != "mov"
+        self._is_used = True  # a demuxer too: of MP4 it keeps fragments, and which parameters it told last
         index = learn(self._data, self._opened, self._limits)
         self._packets, self._position = None, index.packets
         return index
@@ -166,7 +165,7 @@ class Reader:
 
     def _may_skip(self, index: PacketIndex) -> bool:
         codec = self._opened.stream.codec_context
-        told = index.timed and not index.layered and not index.paired
+        told = index.timed and not index.layered and not index.paired and not index.changes
         return told and codec.name in SKIPS_EXACTLY and codec.field_order in _PROGRESSIVE
 
     def _frames(self, stretch: Stretch, taken: Taken, *, skips: bool) -> Iterator[VideoFrame]:

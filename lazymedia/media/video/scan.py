@@ -78,6 +78,7 @@ class _Found:
     lengths: int = 0
     layered: bool = False
     paired: bool = False
+    changes: bool = False
     packets: int = 0
     last: tuple[int, int] | None = None
     shown: list[tuple[int, int]] = field(default_factory=list)
@@ -85,6 +86,8 @@ class _Found:
 
     def add(self, packet: Packet[VideoStream], opened: Opened) -> None:
         position, self.packets = self.packets, self.packets + 1
+        if position and packet.has_sidedata("new_extradata") and not self.changes:
+            self.changes = bytes(packet.get_sidedata("new_extradata")) != opened.stream.codec_context.extradata
         if self.fields is not None and self.fields.is_second(packet):
             self._complete(packet, position)
             return
@@ -137,6 +140,7 @@ class _Found:
             header_fps=opened.header_fps,
             layered=self.layered,
             paired=self.paired,
+            changes=self.changes,
         )
 
 
