@@ -22,7 +22,7 @@ from lazymedia.media.video.stretches import Stretch, plan, shares
 from lazymedia.media.video.taken import Taken
 from lazymedia.testing.video import draw_frame, make_video, read_frame_number, read_frame_numbers
 from tests.media import videos
-from tests.media.mp4_files import box, joined, with_table
+from tests.media.mp4_files import box, with_table
 
 kinds = pytest.mark.parametrize("kind", videos.KINDS)
 
@@ -301,36 +301,6 @@ def test_a_unit_of_256_bytes_begins_with_no_start_code() -> None:
         assert b"\0\0\1" in starts
         assert not scan(opened).layered
         assert not learn(data, opened, DEFAULT_LIMITS).layered
-
-
-OTHERWISE = {
-    "H.264, another range": lambda: make_video(60, b_frames=3, seed=2, options={"x264-params": "fullrange=on"}),
-    "H.264, another offset of colours": lambda: make_video(60, options={"x264-params": "chroma-qp-offset=6"}, seed=2),
-    "H.264, by other means": lambda: make_video(60, options={"x264-params": "cabac=0:8x8dct=0:ref=2"}, seed=2),
-}
-
-
-@pytest.mark.parametrize("seek_worth", [0, 1 << 30])
-@pytest.mark.parametrize("second", OTHERWISE)
-def test_parameters_that_change_on_the_way_reach_the_decoder(
-    second: str, seek_worth: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files that were joined without a new encode have several sample descriptions. FFmpeg tells a new one once, with
-    the packet where it begins.
-    """
-    monkeypatch.setattr("lazymedia.media.video.reader.SEEK_WORTH", seek_worth)
-    one = videos.clip("H.264, B-pyramid")
-    data = joined(one, OTHERWISE[second](), one)
-    expected = videos.linear(data)
-    assert len(expected) == 180
-    rng = random.Random(3)
-    for ranks in ([100], [179], *(sorted(rng.sample(range(180), 4)) for _ in range(10))):
-        with reading(data, DEFAULT_LIMITS) as reader:
-            frames, loaded = reader.read(reader.scan(), ranks)
-
-        assert loaded == ranks
-        for frame, rank in zip(frames, ranks):
-            assert np.array_equal(frame, expected[rank]), f"frame {rank} of {ranks}"
 
 
 @pytest.mark.parametrize("kept", [False, True])
