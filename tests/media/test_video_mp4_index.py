@@ -199,6 +199,17 @@ def test_damage_comes_to_the_same(where: bytes) -> None:
     assert told > MUTANTS // 20
 
 
+@pytest.mark.parametrize(("limit", "most"), [("_MOST", 59), ("_MOST_KEYS", 4)])
+def test_what_takes_long_to_hold_against_the_tables_is_scanned(
+    limit: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(by_tables(PLAIN), dict)
+    monkeypatch.setattr(mp4_index, limit, most)
+
+    assert by_tables(PLAIN) is None
+    assert by_any_way(PLAIN) == by_scan(PLAIN)
+
+
 def test_few_packets_are_read_of_the_usual() -> None:
     """Eight at the head and the twelve of the last group; a scan reads sixty, and one check more is a table's."""
     checks: list[None] = []

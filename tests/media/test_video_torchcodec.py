@@ -23,6 +23,7 @@ from lazymedia.media.video.torchcodec_reader import reading
 from lazymedia.testing.audio import make_audio
 from lazymedia.testing.video import make_video, read_frame_number, read_frame_numbers
 from tests.media import videos
+from tests.media.mp4_files import joined
 from tests.media.stops import After
 from tests.media.test_video_reported import ODD, odd
 from tests.media.test_video_safety import BAIT, PLAYLISTS
@@ -282,6 +283,15 @@ def test_what_is_no_video_is_the_payloads_fault() -> None:
         with pytest.raises(UnprocessableMediaError) as caught:
             by_torchcodec().load_bytes(data)
         assert caught.value.modality == "video"
+
+
+def test_a_video_that_was_joined_without_a_new_encode_is_the_same() -> None:
+    """Or refused, where its halves have other colours."""
+    one, more = videos.clip("H.264, B-pyramid"), "cabac=0:8x8dct=0:ref=2:chroma-qp-offset=6"
+
+    assert_same(joined(one, make_video(60, seed=2, options={"x264-params": more}), one), num_frames=7)
+    with pytest.raises(UnprocessableMediaError, match="stored in different ways"):
+        by_torchcodec(num_frames=7).load_bytes(joined(one, make_video(60, options={"x264-params": "fullrange=on"})))
 
 
 @pytest.mark.parametrize("packets", [0, 3, 25, 90])
