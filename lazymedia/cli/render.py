@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     from lazymedia.processing import MultiModalInputs, ProcessingInfo
 
 
-def run(arguments: Namespace) -> None:
+_HUB_NAME: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+"""An organisation and a model, as huggingface_hub spells the names of repositories."""
+
+
+def run(arguments: Namespace) -> int:
     """Render the request once or more, and show each."""
     if arguments.out is not None and not Path(arguments.out).absolute().parent.is_dir():
         raise UsageError(f"no such folder: {Path(arguments.out).parent}")
@@ -30,6 +35,7 @@ def run(arguments: Namespace) -> None:
         raise UsageError(f"{arguments.out} is a folder")
     body = _body(arguments.request)
     anyio.run(_render, arguments, body, backend=arguments.backend)
+    return 0
 
 
 async def _render(arguments: Namespace, body: dict[str, Any]) -> None:
@@ -61,7 +67,7 @@ def processor(arguments: Namespace) -> ProcessingInfo:
     from lazymedia.models import processing_info
 
     path = getattr(arguments, "processor", None)
-    if path is not None and not Path(path).is_dir():
+    if path is not None and not Path(path).is_dir() and not _HUB_NAME.fullmatch(path):
         raise UsageError(f"no such folder: {path}")
     with usage_errors():
         try:
