@@ -52,7 +52,7 @@ def test_text_and_order_are_kept_and_so_is_everything_else_of_a_message() -> Non
         *user(
             {"type": "text", "text": "a"}, {"type": "image_url", "image_url": "1"}, "b", {"type": "text", "text": ""}
         ),
-        {"role": "assistant", "content": None, "tool_calls": [1]},
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f"}}], "name": "n"},
         *user({"type": "image_url", "image_url": "2"}),
     ]
 
@@ -85,16 +85,20 @@ def test_text_and_order_are_kept_and_so_is_everything_else_of_a_message() -> Non
         (user({"type": "text"}), "part 0"),
         (user({"type": "text", "text": 3}), "part 0"),
         (user({"type": "smell"}), "unknown type 'smell'"),
-        (user({}), "type must be text, not NoneType"),
+        (user({}), "part 0: a part without a type must have one of"),
         (user({"type": ["image_url"]}), "type must be text, not list"),
         (user({"type": "image_url"}), "neither media nor UUID"),
         (user({"type": "image_url", "image_url": {}}), "neither media nor UUID"),
         (user({"type": "image_url", "image_url": 3}), "part 0"),
-        (user({"type": "image_url", "image_url": "u", "uuid": 3}), "uuid"),
+        (user({"type": "image_url", "image_url": "u", "uuid": 3.5}), "uuid"),
+        (user({"type": "image_url", "image_url": "u", "uuid": True}), "uuid"),
+        (user({"type": "image_url", "image_url": "u", "uuid": 1 << 128}), "uuid"),
         (user({"type": "image_pil"}), "neither media nor UUID"),
         (user({"type": "image_pil", "image_pil": "x"}), "a PIL image, not str"),
         (user({"type": "input_audio", "input_audio": "AAAA"}), "data and format"),
-        (user({"type": "input_audio", "input_audio": {"format": "wav"}}), "part 0: data"),
+        (user({"type": "input_audio", "input_audio": {"format": "wav"}}), "part 0: neither media nor UUID"),
+        (user({"type": "input_audio", "input_audio": {"data": 3}}), "part 0: data"),
+        (user({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav,x"}}), "part 0: format"),
     ],
 )
 def test_what_is_malformed_is_refused_by_its_place(messages: object, where: str) -> None:
