@@ -90,7 +90,7 @@ class Renderer:
             TypeError, ValueError: A chat template that cannot be used. The operator's fault.
         """
         self.processor.refuse_if_not_open()
-        chat = parse_chat(messages)
+        chat = parse_chat(messages, max_parts=self.processor.limits.max_chat_parts)
         self._admit(chat.parts)
         if not (cache_scope or self._trust_uuids):
             _refuse_uuids(chat.parts)

@@ -22,12 +22,14 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
 from lazymedia.errors import BadRequestError
 from lazymedia.foreign import is_array, is_picture
+from lazymedia.limits import DEFAULT_LIMITS
 from lazymedia.media.ref import MediaRef
 
 _TEXTS: Final = {
@@ -106,45 +108,90 @@ class ParsedChat:
     parts: list[MediaPart]
 
 
-def parse_chat(messages: object) -> ParsedChat:
+def parse_chat(messages: object, *, max_parts: int = DEFAULT_LIMITS.max_chat_parts) -> ParsedChat:
     """Split messages into what a chat template takes and what must be fetched.
 
     Args:
         messages: An iterable of mappings, or of objects with ``model_dump`` such as those of the OpenAI client.
             ``content`` may be any iterable; it is read once.
+        max_parts: Messages, content parts and tool calls that are read.
 
     Raises:
-        BadRequestError: A message or part that is malformed or of unknown type, with its position. The client's fault.
+        BadRequestError: A message or part that is malformed or of unknown type, with its position, or too many of
+            them. The client's fault.
     """
-    parts: list[MediaPart] = []
+    reader = _Reader(max_parts)
     parsed = [
-        _parse_message(message, f"message {number}", parts)
-        for number, message in enumerate(_items(messages, "messages must be a list of messages"))
+        reader.message(message, f"message {number}")
+        for number, message in enumerate(reader.items(messages, "messages must be a list of messages"))
     ]
-    return ParsedChat(parsed, parts)
+    return ParsedChat(parsed, reader.parts)
 
 
-def _parse_message(value: object, where: str, parts: list[MediaPart]) -> dict[str, Any]:
-    message = _mapping(value)
-    if message is None or not isinstance(message.get("role"), str):
-        raise BadRequestError(f"{where}: expected a mapping with a role")
-    # As transformers does: many templates write None as a word, and all of them handle a key that is not there.
-    parsed = {str(name): field for name, field in message.items() if field is not None}
-    content = parsed.pop("content", None)
-    if _is_empty(content) and "refusal" in parsed:  # OpenAI's answers hold one of the two
-        content = _text(parsed.pop("refusal"), f"{where}: refusal")
-    elif content is not None and not isinstance(content, str):
-        items = _items(content, f"{where}: content must be text or a list of parts")
-        content = [_parse_part(part, f"{where}, part {position}", parts) for position, part in enumerate(items)]
-    if content is not None:
-        parsed["content"] = content
-    call = parsed.pop("function_call", None)  # OpenAI's form before there were tools
-    if call is not None:
-        parsed.setdefault("tool_calls", [{"type": "function", "function": call}])
-    if "tool_calls" in parsed:
-        calls = _items(parsed["tool_calls"], f"{where}: tool_calls must be a list")
-        parsed["tool_calls"] = [_parse_call(call, f"{where}: tool call {number}") for number, call in enumerate(calls)]
-    return parsed
+class _Reader:
+    """Reads one conversation.
+
+    Args:
+        max_parts: Messages, content parts and tool calls that are read.
+    """
+
+    def __init__(self, max_parts: int) -> None:
+        self.parts: list[MediaPart] = []
+        self._max = self._left = max_parts
+
+    def message(self, value: object, where: str) -> dict[str, Any]:
+        message = _mapping(value)
+        if message is None or not isinstance(message.get("role"), str):
+            raise BadRequestError(f"{where}: expected a mapping with a role")
+        # As transformers does: many templates write None as a word, and all of them handle a key that is not there.
+        parsed = {str(name): field for name, field in message.items() if field is not None}
+        content = parsed.pop("content", None)
+        if _is_empty(content) and "refusal" in parsed:  # OpenAI's answers hold one of the two
+            content = _text(parsed.pop("refusal"), f"{where}: refusal")
+        elif content is not None and not isinstance(content, str):
+            items = self.items(content, f"{where}: content must be text or a list of parts")
+            content = [self._part(part, f"{where}, part {position}") for position, part in enumerate(items)]
+        if content is not None:
+            parsed["content"] = content
+        call = parsed.pop("function_call", None)  # OpenAI's form before there were tools
+        if call is not None:
+            parsed.setdefault("tool_calls", [{"type": "function", "function": call}])
+        if "tool_calls" in parsed:
+            calls = self.items(parsed["tool_calls"], f"{where}: tool_calls must be a list")
+            parsed["tool_calls"] = [
+                _parse_call(call, f"{where}: tool call {number}") for number, call in enumerate(calls)
+            ]
+        return parsed
+
+    def _part(self, value: object, where: str) -> dict[str, Any]:
+        if isinstance(value, str):
+            return {"type": "text", "text": value}
+        part = _mapping(value)
+        if part is None:
+            raise BadRequestError(f"{where}: expected a mapping with a type, not {type(value).__name__}")
+        kind = _kind(part, where)
+        if kind in _TEXTS:
+            field = _TEXTS[kind]
+            _refuse_other_content(part, {field}, where)
+            return {"type": "text", "text": _text(part.get(field), f"{where}: {field}")}
+        media = _parse_media(part, kind, where)
+        if media.url is None and media.media is None and media.uuid is None:
+            raise BadRequestError(f"{where}: neither media nor UUID")
+        self.parts.append(media)
+        return {"type": media.modality}
+
+    def items(self, value: object, expected: str) -> list[Any]:
+        """The items of any iterable that is no text and no mapping: pydantic gives iterators that validate."""
+        if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Iterable):
+            raise BadRequestError(expected)
+        try:
+            items = list(islice(value, self._left + 1))
+        except (TypeError, ValueError) as exc:  # pydantic's validation errors, raised where an item is read
+            raise BadRequestError(f"{expected}: an item is invalid") from exc
+        self._left -= len(items)
+        if self._left < 0:
+            raise BadRequestError(f"more than the {self._max} messages, parts and tool calls that a request may have")
+        return items
 
 
 def _parse_call(value: object, where: str) -> dict[str, Any]:
@@ -162,24 +209,6 @@ def _parse_call(value: object, where: str) -> dict[str, Any]:
         if isinstance(parsed, dict):
             function = {**function, "arguments": parsed}
     return {**call, "function": dict(function)} if "function" in call else dict(function)
-
-
-def _parse_part(value: object, where: str, parts: list[MediaPart]) -> dict[str, Any]:
-    if isinstance(value, str):
-        return {"type": "text", "text": value}
-    part = _mapping(value)
-    if part is None:
-        raise BadRequestError(f"{where}: expected a mapping with a type, not {type(value).__name__}")
-    kind = _kind(part, where)
-    if kind in _TEXTS:
-        field = _TEXTS[kind]
-        _refuse_other_content(part, {field}, where)
-        return {"type": "text", "text": _text(part.get(field), f"{where}: {field}")}
-    media = _parse_media(part, kind, where)
-    if media.url is None and media.media is None and media.uuid is None:
-        raise BadRequestError(f"{where}: neither media nor UUID")
-    parts.append(media)
-    return {"type": media.modality}
 
 
 def _kind(part: Mapping[str, Any], where: str) -> str:
@@ -310,16 +339,6 @@ def _mapping(value: object) -> Mapping[str, Any] | None:
     dump = getattr(value, "model_dump", None)
     dumped = dump() if callable(dump) and not isinstance(value, type) else None
     return dumped if isinstance(dumped, Mapping) else None
-
-
-def _items(value: object, expected: str) -> list[Any]:
-    """The items of any iterable that is no text and no mapping: pydantic gives validating iterators, for example."""
-    if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Iterable):
-        raise BadRequestError(expected)
-    try:
-        return list(value)
-    except (TypeError, ValueError) as exc:  # pydantic's validation errors, raised where an item is read
-        raise BadRequestError(f"{expected}: an item is invalid") from exc
 
 
 __all__ = ["MediaPart", "ParsedChat", "parse_chat"]

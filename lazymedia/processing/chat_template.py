@@ -1,7 +1,7 @@
 """A conversation as a prompt, by a Jinja chat template.
 
-Templates differ in the form of content that they take: some loop over parts, some concatenate strings, some take either,
-and some take another form for each role. In the wrong form most of them write nothing, and a few write a Python list.
+Templates differ in the form of content that they take: some loop over parts, some join strings, some take either, and
+some take another form for each role. In the wrong form most of them write nothing, and a few write a Python list.
 Which form a template takes is found out by rendering the conversation with a marker in place of each text: a message
 whose marker is missing, or whose list was written as text, is given in the other form. The result depends on the
 template and on the conversation's structure, and not on what its texts say. The first form that is tried is that in
@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from lazymedia.errors import BadRequestError
 
@@ -261,6 +261,12 @@ def _known_role(message: Message, words: frozenset[str]) -> Message:
             return message
 
 
+_Form = Literal["text", "parts", "absent"]
+"""What a message's content is. A message that says nothing has no content, as most templates expect."""
+
+_OTHER: Final[Mapping[_Form, _Form]] = {"text": "parts", "parts": "text", "absent": "text"}
+
+
 @dataclass(frozen=True)
 class _Loss:
     """What a rendering leaves out.
@@ -309,40 +315,42 @@ class _Fitting:
             if loss is None:
                 return shaped
             losses.append(loss)
+        least = min(losses, key=lambda loss: (len(loss.messages), len(loss.counts)), default=None)
+        if least is not None and self._is_unusable(messages):
+            raise ValueError(self._description(messages, least))
         # What a template says on purpose is more use than how it fails over a form that it does not take.
         said = [error for error in rejections if type(error.__cause__).__name__ == "TemplateError"]
-        if said or not losses:
+        if said or least is None:
             raise (said or rejections)[0]
-        raise self._explain(messages, losses[0])
+        raise BadRequestError(self._description(messages, least))
 
     def _attempts(
         self, given: Sequence[Message], rejections: list[BadRequestError]
     ) -> Iterator[tuple[list[Message], _Loss | None]]:
-        """Forms of the messages and what is lost of each: as given, all as parts, and all as strings. After each, the
+        """Forms of the messages and what is lost of each: as given, all as parts, and all as text. After each, the
         messages that are lost in it are given in the other form.
         """
-        texts = [isinstance(message.get("content"), str) for message in given]
         for messages in self._spellings(given):
             marked = [_marked(message, number) for number, message in enumerate(messages)]
-            tried: set[tuple[bool, ...]] = set()
-            for start in ([False] * len(texts), texts, [not is_text for is_text in texts]):
-                changes = tuple(start)
+            tried: set[tuple[_Form, ...]] = set()
+            for start in ([_form(message) for message in messages], ["parts"] * len(given), ["text"] * len(given)):
+                forms: tuple[_Form, ...] = tuple(start)
                 for _ in range(_REPAIRS):
-                    if changes in tried:
+                    if forms in tried:
                         break
-                    tried.add(changes)
+                    tried.add(forms)
                     try:
-                        loss = self._loss(marked, changes)
+                        loss = self._loss(marked, forms)
                     except BadRequestError as exc:
                         rejections.append(exc)
                         break
-                    yield self._shaped(messages, changes), loss
+                    yield self._shaped(messages, forms), loss
                     if loss is None:
                         return
                     affected = loss.messages or {
                         number for number, message in enumerate(messages) if _modalities(message) & loss.counts.keys()
                     }
-                    changes = tuple(change != (number in affected) for number, change in enumerate(changes))
+                    forms = tuple(_OTHER[form] if number in affected else form for number, form in enumerate(forms))
 
     def _spellings(self, messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
         """The messages, and how else their media parts and tool calls are written, for templates that need it."""
@@ -352,14 +360,18 @@ class _Fitting:
         if any("tool_calls" in message for message in messages):
             yield [_with_text_arguments(message) for message in messages]
 
-    def _shaped(self, messages: Sequence[Message], changes: Sequence[bool]) -> list[Message]:
-        return [self._other_form(message) if change else message for message, change in zip(messages, changes)]
+    def _shaped(self, messages: Sequence[Message], forms: Sequence[_Form]) -> list[Message]:
+        return [self._in_form(message, form) for message, form in zip(messages, forms)]
 
-    def _other_form(self, message: Message) -> Message:
-        content = message.get("content")
-        if isinstance(content, str):
-            return {**message, "content": [{"type": "text", "text": content}]}
-        return {**message, "content": self._joined(content or ())}
+    def _in_form(self, message: Message, form: _Form) -> Message:
+        if form == _form(message) != "absent":
+            return message
+        content = message.get("content") or ""
+        if form == "absent":
+            return {name: value for name, value in message.items() if name != "content"}
+        if form == "text":
+            return {**message, "content": self._joined(content)}
+        return {**message, "content": [{"type": "text", "text": content}]}
 
     def _joined(self, parts: Sequence[Mapping[str, Any]]) -> str:
         """Parts as one string, in their order. Texts that follow each other are lines of their own, as in vLLM."""
@@ -372,15 +384,13 @@ class _Fitting:
             follows_text = is_text
         return "".join(pieces)
 
-    def _loss(self, marked: Sequence[Message], changes: Sequence[bool]) -> _Loss | None:
+    def _loss(self, marked: Sequence[Message], forms: Sequence[_Form]) -> _Loss | None:
         """What the template leaves out of these messages; None where it writes everything.
 
         Raises:
             BadRequestError: The template rejects them.
         """
-        shaped = [
-            _with_parts(message, _add_key(number)) for number, message in enumerate(self._shaped(marked, changes))
-        ]
+        shaped = [_with_parts(message, _add_key(number)) for number, message in enumerate(self._shaped(marked, forms))]
         written = self._apply(shaped)
         found = set(_MARKERS.findall(written.lower()))
         lost = frozenset(
@@ -396,24 +406,26 @@ class _Fitting:
         }
         return _Loss(lost, counts) if lost or counts else None
 
-    def _explain(self, messages: Sequence[Message], loss: _Loss) -> Exception:
-        """Whose fault it is that the template has no place for something: the client's where it has one for a user's
-        text and media alone, the integrator's where it has not.
-        """
+    def _is_unusable(self, messages: Sequence[Message]) -> bool:
+        """Whether the template loses a user's text and media of these modalities even where there is nothing else."""
+        kinds = sorted({kind for message in messages for kind in _modalities(message)})
+        plain = [{"role": "user", "content": [*({"type": kind} for kind in kinds), {"type": "text", "text": "?"}]}]
+        losses = [loss for _, loss in self._attempts(plain, [])]
+        return bool(losses) and None not in losses
+
+    def _description(self, messages: Sequence[Message], loss: _Loss) -> str:
         if loss.messages:
             number = min(loss.messages)
             role = str(messages[number]["role"])[:32]
-            what = f"the chat template leaves out what message {number} says, whose role is {role!r}"
-        else:
-            modality, (written, items) = next(iter(loss.counts.items()))
-            what = (
-                f"the chat template writes {written} of the placeholder {self._placeholders[modality]} for {items} "
-                f"item(s) of {modality}"
-            )
-        kinds = sorted({kind for message in messages for kind in _modalities(message)})
-        plain = [{"role": "user", "content": [*({"type": kind} for kind in kinds), {"type": "text", "text": "?"}]}]
-        outcomes = [outcome for _, outcome in self._attempts(plain, [])]
-        return ValueError(what) if outcomes and None not in outcomes else BadRequestError(what)
+            return f"the chat template leaves out what message {number} says, whose role is {role!r}"
+        modality, (written, items) = next(iter(loss.counts.items()))
+        placeholder = self._placeholders[modality]
+        return f"the chat template writes {written} of the placeholder {placeholder} for {items} item(s) of {modality}"
+
+
+def _form(message: Message) -> _Form:
+    content = message.get("content")
+    return "text" if isinstance(content, str) else "parts" if content else "absent"
 
 
 def _parts(message: Message) -> Sequence[Mapping[str, Any]]:

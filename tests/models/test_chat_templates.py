@@ -94,11 +94,14 @@ TOJSON = (
 )
 # Only the text parts, joined by a filter, and the pictures before them.
 MAPPED = (
-    "{% for m in messages %}[{{ m.role }}]{{ '<image>' * (m.content | selectattr('type', 'equalto', 'image') | list | length) }}"
+    "{% for m in messages %}[{{ m.role }}]"
+    "{{ '<image>' * (m.content | selectattr('type', 'equalto', 'image') | list | length) }}"
     "{{ m.content | selectattr('type', 'equalto', 'text') | map(attribute='text') | join('') }}{% endfor %}"
 )
 TEMPLATES = {
-    name: value for name, value in globals().items() if name.isupper() and isinstance(value, str) and "messages" in value
+    name: value
+    for name, value in globals().items()
+    if name.isupper() and isinstance(value, str) and "messages" in value
 }
 
 SAID = ["Be brief.", "What is it?", "A cat & a <dog>.", "user", "And here:", "again"]
@@ -218,7 +221,8 @@ def test_without_a_template_every_role_has_its_place(family: str, role: str) -> 
 
 # Roles in turn, the system message inside the first user message: Llama 2, Mistral.
 ALTERNATING = (
-    "{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] + ' ' %}{% set messages = messages[1:] %}"
+    "{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] + ' ' %}"
+    "{% set messages = messages[1:] %}"
     "{% else %}{% set system = '' %}{% endif %}"
     "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
     "{{ raise_exception('roles must alternate user/assistant') }}{% endif %}"
@@ -310,7 +314,8 @@ TOOLS = (
     "{% if tools %}TOOLS{% for tool in tools %}{{ tool | tojson }}{% endfor %}\n{% endif %}"
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if m.tool_calls %}{% for call in m.tool_calls %}"
     "{% set f = call.function %}<call>{{ f.name }} {{ f.arguments | tojson }}</call>{% endfor %}{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}[assistant]{% if enable_thinking is defined and not enable_thinking %}<quick>{% endif %}{% endif %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+    "{% if enable_thinking is defined and not enable_thinking %}<quick>{% endif %}"
 )
 TEXT_ARGUMENTS = (  # DeepSeek-V3
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for call in m.tool_calls or [] %}"
@@ -350,11 +355,12 @@ def test_the_ends_of_a_prompt_without_a_template(family: str) -> None:
     assert asked.startswith(info.apply_chat_template(HELLO, add_generation_prompt=False))
     assert asked != info.apply_chat_template(HELLO, add_generation_prompt=False)
     with pytest.raises(BadRequestError, match="does not end with text"):
-        info.apply_chat_template(PICTURE[:0] + [{"role": "user", "content": [IMAGE]}], continue_final_message=True)
+        info.apply_chat_template([{"role": "user", "content": [IMAGE]}], continue_final_message=True)
 
 
 @pytest.mark.parametrize(
-    ("template", "expected"), [(TOOLS, '<call>look {"at": "the cat"}</call>'), (TEXT_ARGUMENTS, 'look:{"at": "the cat"}')]
+    ("template", "expected"),
+    [(TOOLS, '<call>look {"at": "the cat"}</call>'), (TEXT_ARGUMENTS, 'look:{"at": "the cat"}')],
 )
 @pytest.mark.parametrize("arguments", ['{"at": "the cat"}', {"at": "the cat"}], ids=["text", "mapping"])
 @pytest.mark.parametrize("form", ["tool_calls", "function_call"])
@@ -362,7 +368,9 @@ def test_the_arguments_of_calls_are_written_as_the_template_wants_them(
     template: str, expected: str, arguments: Any, form: str
 ) -> None:
     function = {"name": "look", "arguments": arguments}
-    called = {"tool_calls": [{"id": "1", "function": function}]} if form == "tool_calls" else {"function_call": function}
+    called = (
+        {"tool_calls": [{"id": "1", "function": function}]} if form == "tool_calls" else {"function_call": function}
+    )
     chat = parse_chat([*HELLO, {"role": "assistant", "content": None, **called}])
 
     assert expected in info_of(template).apply_chat_template(chat.messages)
@@ -384,7 +392,11 @@ def test_the_arguments_of_calls_are_written_as_the_template_wants_them(
         (TOOLS, {"chat_template_kwargs": {"bos_token": "x"}}, "cannot set bos_token"),
         (TOOLS, {"add_generation_prompt": "yes"}, "must be true or false"),
         (TOOLS, {"continue_final_message": "content"}, "must be true or false"),
-        (CHATML, {"continue_final_message": True, "messages": [{"role": "user", "content": []}]}, "refuses the messages"),
+        (
+            EITHER,
+            {"continue_final_message": True, "messages": [{"role": "user", "content": [IMAGE]}]},
+            "could not find any",
+        ),
     ],
 )
 def test_options_that_cannot_be_are_the_clients_fault(template: str | None, options: dict[str, Any], said: str) -> None:
@@ -396,7 +408,10 @@ def test_options_that_cannot_be_are_the_clients_fault(template: str | None, opti
 
 def test_a_template_may_be_named_and_a_wrong_one_is_the_callers_fault() -> None:
     processor = make_processor("llava")
-    processor.chat_template = {"default": "D{{ messages[0].content }}", "tool_use": "T{{ messages[0].content }}{{ tools }}"}
+    processor.chat_template = {
+        "default": "D{{ messages[0].content }}",
+        "tool_use": "T{{ messages[0].content }}{{ tools }}",
+    }
     info = processing_info(processor)
 
     assert info.apply_chat_template(HELLO) == "DHello"
@@ -434,5 +449,3 @@ def test_a_conversation_is_fitted_in_few_renderings(monkeypatch: pytest.MonkeyPa
         yield len(rendered)
 
     assert list(renderings()) == [2, 3, 3, pytest.approx(6, abs=4)]
-
-
