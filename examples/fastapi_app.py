@@ -40,7 +40,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 app = FastAPI(lifespan=lifespan)
 
 
-def read_json(body: bytes) -> dict[str, Any]:
+def read_json(body: bytes | str) -> dict[str, Any]:
     """The object in a request's body. Python's reader raises RecursionError where arrays are nested too deeply."""
     try:
         found = json.loads(body)
@@ -64,7 +64,7 @@ async def tokenize(request: Request) -> dict[str, Any]:
     renderer: lazymedia.Renderer = request.app.state.renderer
     # The body's chat_template, if it has one, is left out: a template is a program.
     result = await renderer.render_chat(
-        body.get("messages"),
+        body.get("messages", ()),
         tools=body.get("tools"),
         chat_template_kwargs=body.get("chat_template_kwargs"),
         add_generation_prompt=body.get("add_generation_prompt", True),

@@ -22,7 +22,7 @@ import lazymedia
 from lazymedia.testing import make_processor
 
 
-def read_json(body: bytes) -> dict[str, Any]:
+def read_json(body: bytes | str) -> dict[str, Any]:
     """The object in a request's body. Python's reader raises RecursionError where arrays are nested too deeply."""
     try:
         found = json.loads(body)
@@ -48,7 +48,7 @@ def make_app(renderer: lazymedia.Renderer) -> QuartTrio:
         body = read_json(await request.get_data(as_text=False))
         # The body's chat_template, if it has one, is left out: a template is a program.
         result = await renderer.render_chat(
-            body.get("messages"),
+            body.get("messages", ()),
             tools=body.get("tools"),
             chat_template_kwargs=body.get("chat_template_kwargs"),
             add_generation_prompt=body.get("add_generation_prompt", True),

@@ -19,7 +19,7 @@ from anyio import CapacityLimiter
 
 from lazymedia.cache import ProcessorCache
 from lazymedia.chat.fetching import fetch_parts
-from lazymedia.chat.messages import MediaPart, parse_chat
+from lazymedia.chat.messages import MediaPart, parse_chat, parse_tools
 from lazymedia.errors import BadRequestError, UnprocessableMediaError
 from lazymedia.fetch import DownloadCache, MediaConnector, get_connector
 from lazymedia.hops import run_in_thread
@@ -56,7 +56,7 @@ class Renderer:
         self,
         messages: Iterable[Any],
         *,
-        tools: Sequence[Any] | None = None,
+        tools: Iterable[Any] | None = None,
         chat_template: str | None = None,
         chat_template_kwargs: Mapping[str, object] | None = None,
         add_generation_prompt: bool = True,
@@ -93,22 +93,25 @@ class Renderer:
         chat = parse_chat(messages, max_parts=self.processor.limits.max_chat_parts)
         self._admit(chat.parts)
         if not (cache_scope or self._trust_uuids):
-            _refuse_uuids(chat.parts)
+            _reject_uuids(chat.parts)
         info = self.processor.info
         info.check_options(media_io_kwargs, mm_processor_kwargs)
-        for number, message in enumerate(chat.messages):
-            info.check_texts(message, f"message {number}")
-        info.check_texts([tools, chat_template_kwargs], "a tool or template variable")
-        render = partial(
-            info.apply_chat_template,
-            chat.messages,
-            tools=tools,
-            chat_template=chat_template,
-            chat_template_kwargs=chat_template_kwargs,
-            add_generation_prompt=add_generation_prompt,
-            continue_final_message=continue_final_message,
-        )
-        # A template may take long, and waits for the tokenizer where that is in use.
+        given_tools = parse_tools(tools, max_parts=self.processor.limits.max_chat_parts)
+
+        def render() -> str:
+            for number, message in enumerate(chat.messages):
+                info.check_texts(message, f"message {number}")
+            info.check_texts([given_tools, chat_template_kwargs], "a tool or template variable")
+            return info.apply_chat_template(
+                chat.messages,
+                tools=given_tools,
+                chat_template=chat_template,
+                chat_template_kwargs=chat_template_kwargs,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+            )
+
+        # Texts may be long; a template may take long, and waits for the tokenizer where that is in use.
         prompt = await run_in_thread(render, self._templates)
         self.processor.info.check_prompt(prompt, Counter(part.modality for part in chat.parts))
         data, uuids, seconds = await self._fetch(chat.parts, media_io_kwargs)
@@ -210,7 +213,7 @@ class Renderer:
         return replace(result, timings={"fetch": fetch_seconds, **result.timings})
 
 
-def _refuse_uuids(parts: Sequence[MediaPart]) -> None:
+def _reject_uuids(parts: Sequence[MediaPart]) -> None:
     """Reject UUIDs that came without a scope: whoever guesses one of another client's would get its item."""
     indices: Counter[str] = Counter()
     for part in parts:

@@ -128,6 +128,27 @@ def parse_chat(messages: object, *, max_parts: int = DEFAULT_LIMITS.max_chat_par
     return ParsedChat(parsed, reader.parts)
 
 
+def parse_tools(tools: object, *, max_parts: int = DEFAULT_LIMITS.max_chat_parts) -> list[Any] | None:
+    """The tools of a request: schemas as dicts, and functions as they are.
+
+    Args:
+        tools: An iterable of mappings, of objects with ``model_dump``, or of functions; None where there are none.
+        max_parts: Tools that are read.
+
+    Raises:
+        BadRequestError: Anything else, or too many of them. The client's fault.
+    """
+    if tools is None:
+        return None
+    found = []
+    for number, tool in enumerate(_Reader(max_parts).items(tools, "tools must be a list of JSON schemas")):
+        schema = _mapping(tool)
+        if schema is None and not callable(tool):
+            raise BadRequestError(f"tools must be a list of JSON schemas; tool {number} is {type(tool).__name__}")
+        found.append(tool if schema is None else dict(schema))
+    return found
+
+
 class _Reader:
     """Reads one conversation.
 
@@ -172,7 +193,7 @@ class _Reader:
         kind = _kind(part, where)
         if kind in _TEXTS:
             field = _TEXTS[kind]
-            _refuse_other_content(part, {field}, where)
+            _reject_other_content(part, {field}, where)
             return {"type": "text", "text": _text(part.get(field), f"{where}: {field}")}
         media = _parse_media(part, kind, where)
         if media.url is None and media.media is None and media.uuid is None:
@@ -190,7 +211,7 @@ class _Reader:
             raise BadRequestError(f"{expected}: an item is invalid") from exc
         self._left -= len(items)
         if self._left < 0:
-            raise BadRequestError(f"more than the {self._max} messages, parts and tool calls that a request may have")
+            raise BadRequestError(f"more than the {self._max} messages, parts, calls or tools that a request may have")
         return items
 
 
@@ -226,15 +247,15 @@ def _parse_media(part: Mapping[str, Any], kind: str, where: str) -> MediaPart:
     uuid = _uuid(part.get("uuid"), where)
     if kind in _URLS:
         modality, field = _URLS[kind]
-        _refuse_other_content(part, {field}, where)
+        _reject_other_content(part, {field}, where)
         if part.get("file_id") is not None:
             raise BadRequestError(f"{where}: a file_id names nothing here; send a URL")
         return MediaPart(modality, url=_url(part.get(field), f"{where}: {field}"), uuid=uuid)
     if kind in _MODALITIES:
         fields = {kind, f"{kind}_url"}
-        _refuse_other_content(part, fields, where)
+        _reject_other_content(part, fields, where)
         return _parse_transformers(part, kind, where, uuid)
-    _refuse_other_content(part, {kind}, where)
+    _reject_other_content(part, {kind}, where)
     value = part.get(kind)
     if kind == "input_audio":
         return MediaPart("audio", url=_audio_url(value, where), uuid=uuid)
@@ -276,7 +297,7 @@ def _is_empty(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value)
 
 
-def _refuse_other_content(part: Mapping[str, Any], fields: set[str], where: str) -> None:
+def _reject_other_content(part: Mapping[str, Any], fields: set[str], where: str) -> None:
     """Reject a part with content that its type does not name, which would be lost."""
     others = [field for field in _CONTENT if field not in fields and not _is_empty(part.get(field))]
     if others:
@@ -292,7 +313,7 @@ def _url(value: object, where: str) -> str | None:
 def _path_url(value: object, where: str) -> str:
     """A file URL, so that the policy for local files applies. A relative path begins at the working directory."""
     try:
-        return Path(os.fspath(value)).absolute().as_uri()  # type: ignore[call-overload,no-any-return]  # checked by fspath
+        return Path(os.fspath(value)).absolute().as_uri()  # type: ignore[call-overload]  # fspath checks
     except (TypeError, ValueError) as exc:
         raise BadRequestError(f"{where}: path must be the path of a file") from exc
 
@@ -341,4 +362,4 @@ def _mapping(value: object) -> Mapping[str, Any] | None:
     return dumped if isinstance(dumped, Mapping) else None
 
 
-__all__ = ["MediaPart", "ParsedChat", "parse_chat"]
+__all__ = ["MediaPart", "ParsedChat", "parse_chat", "parse_tools"]

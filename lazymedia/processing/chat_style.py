@@ -73,8 +73,9 @@ class ChatStyle:
 
     def _opening(self, message: Mapping[str, Any]) -> str:
         role = message.get("role")
-        role = _SAME_ROLES.get(role, role) if isinstance(role, str) else None
-        if role not in self.openings:
+        if isinstance(role, str):
+            role = _SAME_ROLES.get(role, role)
+        if not isinstance(role, str) or role not in self.openings:
             raise BadRequestError(f"a message's role is none of {', '.join([*self.openings, *_SAME_ROLES])}")
         return self.openings[role]
 

@@ -264,6 +264,9 @@ def _known_role(message: Message, words: frozenset[str]) -> Message:
 _Form = Literal["text", "parts", "absent"]
 """What a message's content is. A message that says nothing has no content, as most templates expect."""
 
+_FORMS: Final[tuple[_Form, ...]] = ("parts", "text")
+"""Those that a whole conversation is tried in."""
+
 _OTHER: Final[Mapping[_Form, _Form]] = {"text": "parts", "parts": "text", "absent": "text"}
 
 
@@ -333,8 +336,8 @@ class _Fitting:
         for messages in self._spellings(given):
             marked = [_marked(message, number) for number, message in enumerate(messages)]
             tried: set[tuple[_Form, ...]] = set()
-            for start in ([_form(message) for message in messages], ["parts"] * len(given), ["text"] * len(given)):
-                forms: tuple[_Form, ...] = tuple(start)
+            for start in (None, *_FORMS):
+                forms = tuple(start or _form(message) for message in messages)
                 for _ in range(_REPAIRS):
                     if forms in tried:
                         break
@@ -366,12 +369,11 @@ class _Fitting:
     def _in_form(self, message: Message, form: _Form) -> Message:
         if form == _form(message) != "absent":
             return message
-        content = message.get("content") or ""
         if form == "absent":
             return {name: value for name, value in message.items() if name != "content"}
         if form == "text":
-            return {**message, "content": self._joined(content)}
-        return {**message, "content": [{"type": "text", "text": content}]}
+            return {**message, "content": self._joined(_parts(message))}
+        return {**message, "content": [{"type": "text", "text": message.get("content") or ""}]}
 
     def _joined(self, parts: Sequence[Mapping[str, Any]]) -> str:
         """Parts as one string, in their order. Texts that follow each other are lines of their own, as in vLLM."""

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ import pytest
 from PIL import Image
 from pydantic import TypeAdapter
 
-from lazymedia.chat import MediaPart, parse_chat
+from lazymedia.chat import MediaPart, parse_chat, parse_tools
 from lazymedia.errors import BadRequestError
 from lazymedia.media.ref import MediaRef
 
@@ -222,6 +223,21 @@ def test_arguments_of_a_call(arguments: Any, expected: Any) -> None:
     assert "content" not in message
 
 
+@pytest.mark.parametrize("form", range(6), ids=["list", "tuple", "iterator", "generator", "deque", "pydantic"])
+def test_tools_may_be_any_iterable_of_mappings_models_and_functions(form: int) -> None:
+    schema = {"type": "function", "function": {"name": "f"}}
+
+    assert parse_tools(iterables(schema, schema)[form]) == [schema, schema]
+    assert parse_tools([Dumped(**schema), MappingProxyType(schema), len]) == [schema, schema, len]
+    assert parse_tools(None) is None
+
+
+@pytest.mark.parametrize("tools", ["f", {"type": "function"}, 1, [1], [None], ["f"], ({} for _ in count())])
+def test_tools_of_another_form_are_the_clients_fault(tools: object) -> None:
+    with pytest.raises(BadRequestError, match="tools"):
+        parse_tools(tools, max_parts=10)
+
+
 @pytest.mark.parametrize(
     "messages",
     [
@@ -233,7 +249,7 @@ def test_arguments_of_a_call(arguments: Any, expected: Any) -> None:
     ids=["messages", "parts", "calls", "together"],
 )
 def test_a_conversation_has_a_bounded_number_of_parts(messages: Any) -> None:
-    with pytest.raises(BadRequestError, match="more than the 10 messages, parts and tool calls"):
+    with pytest.raises(BadRequestError, match="more than the 10 messages, parts, calls or tools"):
         parse_chat(messages, max_parts=10)
 
 

@@ -434,7 +434,7 @@ def test_a_conversation_is_fitted_in_few_renderings(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(
             info.hf_processor,
             "apply_chat_template",
-            lambda *args, **kwargs: rendered.append(1) or original(*args, **kwargs),
+            lambda *args, **kwargs: (rendered.append(1), original(*args, **kwargs))[1],
         )
         return info
 
