@@ -102,14 +102,17 @@ class Renderer:
             for number, message in enumerate(chat.messages):
                 info.check_texts(message, f"message {number}")
             info.check_texts([given_tools, chat_template_kwargs], "a tool or template variable")
-            return info.apply_chat_template(
-                chat.messages,
-                tools=given_tools,
-                chat_template=chat_template,
-                chat_template_kwargs=chat_template_kwargs,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=continue_final_message,
-            )
+            try:
+                return info.apply_chat_template(
+                    chat.messages,
+                    tools=given_tools,
+                    chat_template=chat_template,
+                    chat_template_kwargs=chat_template_kwargs,
+                    add_generation_prompt=add_generation_prompt,
+                    continue_final_message=continue_final_message,
+                )
+            except RecursionError as exc:
+                raise BadRequestError("the request is nested too deeply") from exc
 
         # Texts may be long; a template may take long, and waits for the tokenizer where that is in use.
         prompt = await run_in_thread(render, self._templates)
@@ -214,7 +217,7 @@ class Renderer:
 
 
 def _reject_uuids(parts: Sequence[MediaPart]) -> None:
-    """Reject UUIDs that came without a scope: whoever guesses one of another client's would get its item."""
+    """Reject UUIDs that came without a scope: a client that guesses one of another's would get its item."""
     indices: Counter[str] = Counter()
     for part in parts:
         if part.uuid is not None:

@@ -241,7 +241,7 @@ async def test_uuids_in_messages_are_scoped_by_the_tenant() -> None:
 @pytest.mark.parametrize("scope", [None, ""])
 @pytest.mark.parametrize("skips", [True, False])
 async def test_a_uuid_in_a_message_is_rejected_where_it_has_no_scope(scope: str | None, skips: bool) -> None:
-    """Whoever may choose a UUID may otherwise read what another client sent under it, or take its place."""
+    """A client could otherwise read what another sent under a UUID, or take its place."""
     async with MediaServer({"/a.png": make_image()}) as server, opened() as renderer:
         url = server.url("/a.png")
         for messages in (ask(url, url, uuids=[None, "cat"]), ask(url, url, uuids=[None, 7])):
@@ -383,8 +383,33 @@ async def test_what_a_template_is_given(options: dict[str, Any], expected: str) 
         assert (await renderer.render_chat(messages, **options)).prompt == expected
 
 
+@pytest.mark.parametrize("template", [None, TOOL_TEMPLATE, "{{ messages[-1].tool_calls[0].function.arguments + 'x' }}"])
+@pytest.mark.parametrize("place", ["arguments", "tools", "variables", "name"])
+async def test_what_is_nested_too_deeply_is_the_clients_fault_or_rendered(template: str | None, place: str) -> None:
+    """Each is a list that JSON readers take, and that something behind them may not."""
+    deep: Any = []
+    for _ in range(20_000):
+        deep = [deep]
+    call = {"function": {"name": "look", "arguments": {"at": deep if place == "arguments" else 1}}}
+    messages = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "tool_calls": [call], "name": deep if place == "name" else "n"},
+    ]
+    options: dict[str, Any] = {"tools": [{"function": deep}]} if place == "tools" else {}
+    if place == "variables":
+        options = {"chat_template_kwargs": {"quick": deep}}
+    async with opened(processor=make_processor("llava", chat_template=template)) as renderer:
+        try:
+            await renderer.render_chat(messages, **options)
+        except BadRequestError:
+            assert template is not None or place in {"arguments", "tools"}
+        else:
+            assert template is None
+            assert place in {"variables", "name"}
+
+
 async def test_pictures_in_the_forms_of_transformers_take_the_ways_of_urls(tmp_path: Path) -> None:
-    """A path is read below the operator's folder only, whoever writes it."""
+    """A path is read below the operator's folder only."""
     payload = make_image(30, 20)
     (tmp_path / "a b.png").write_bytes(payload)
     picture = ImageMediaIO().load_bytes(payload)

@@ -88,10 +88,10 @@ class ChatStyle:
         if not isinstance(content, list | tuple):
             raise BadRequestError("a message's content is neither text nor a list of parts")
         items = self.items_of(placeholders)
-        parts = [_part(part, items) for part in content]
-        parts += [json.dumps(call.get("function", call), ensure_ascii=False, default=str) for call in calls or ()]
+        text = "".join([_part(part, items) for part in content])
+        lines = [json.dumps(call.get("function", call), ensure_ascii=False, default=str) for call in calls or ()]
         starts_with_text = bool(calls) if not content else content[0]["type"] == "text"
-        return (self.lead if starts_with_text else "") + "".join(parts)
+        return (self.lead if starts_with_text else "") + "\n".join([text, *lines] if text else lines)
 
 
 def _part(part: object, items: Mapping[str, str]) -> str:
