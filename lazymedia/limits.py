@@ -81,6 +81,9 @@ class Limits:
     """Characters of a URL that is not a data URL."""
     max_items_per_request: int = 64
     """Items of all modalities in one request."""
+    max_chat_parts: int = 4_096
+    """Messages, content parts and tool calls of one chat request together. A template takes 0.1 ms for each, some
+    times over."""
     max_connections: int = 256
     """Connections that one connector holds open."""
     max_connections_per_host: int = 64

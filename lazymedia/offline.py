@@ -7,7 +7,7 @@ notebook, whose own loop they leave alone.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
@@ -144,7 +144,7 @@ class SyncRenderer(_OwnLoop["Renderer"]):
     def __init__(self, processor: object, *, backend: str = "trio", **options: Any) -> None:
         super().__init__(partial(_open_renderer, processor, options), backend)
 
-    def render_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> MultiModalInputs:
+    def render_chat(self, messages: Iterable[Any], **options: Any) -> MultiModalInputs:
         """See `Renderer.render_chat`."""
         return self._run(lambda renderer: renderer.render_chat(messages, **options))
 

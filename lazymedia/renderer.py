@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ from anyio import CapacityLimiter
 
 from lazymedia.cache import ProcessorCache
 from lazymedia.chat.fetching import fetch_parts
-from lazymedia.chat.messages import MediaPart, parse_chat
+from lazymedia.chat.messages import MediaPart, parse_chat, parse_tools
 from lazymedia.errors import BadRequestError, UnprocessableMediaError
 from lazymedia.fetch import DownloadCache, MediaConnector, get_connector
 from lazymedia.hops import run_in_thread
@@ -46,15 +46,21 @@ class Renderer:
         connector: What fetches.
     """
 
-    def __init__(self, processor: MultiModalProcessor, connector: MediaConnector) -> None:
+    def __init__(self, processor: MultiModalProcessor, connector: MediaConnector, *, trust_uuids: bool = False) -> None:
         self.processor = processor
         self.connector = connector
+        self._trust_uuids = trust_uuids
         self._templates = CapacityLimiter(_TEMPLATES)
 
     async def render_chat(
         self,
-        messages: Sequence[Mapping[str, Any]],
+        messages: Iterable[Any],
         *,
+        tools: Iterable[Any] | None = None,
+        chat_template: str | None = None,
+        chat_template_kwargs: Mapping[str, object] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
         media_io_kwargs: Mapping[str, Mapping[str, object]] | None = None,
         mm_processor_kwargs: Mapping[str, object] | None = None,
         skip_mm_cache: bool = False,
@@ -63,22 +69,53 @@ class Renderer:
         """One chat request. Its media are fetched at once; what the cache does not hold is decoded and processed.
 
         Args:
-            messages: OpenAI chat messages; see `lazymedia.chat.messages` for the content parts.
+            messages: OpenAI chat messages; see docs/chat.md for their forms.
+            tools: JSON schemas of tools that the model may call.
+            chat_template: A Jinja template, or the name of one of the processor's, instead of the processor's own. The
+                operator chooses it: a template is a program, and one of a client's can take all time and memory.
+            chat_template_kwargs: Variables of the template, such as ``enable_thinking``.
+            add_generation_prompt: Whether the prompt asks for the next answer.
+            continue_final_message: Whether the prompt ends within the last message, so that the model continues it. No
+                answer is asked for then.
             media_io_kwargs: Options of the decoders, by modality.
             mm_processor_kwargs: Options of the Hugging Face processor, flat or under ``images_kwargs`` and the like.
             skip_mm_cache: Process every item, and keep nothing.
-            cache_scope: Whose UUIDs the messages hold, such as a tenant's name.
+            cache_scope: Whose UUIDs the messages hold, such as a tenant's name. Without one (None or ""), UUIDs in
+                messages are rejected, unless the renderer was opened with ``trust_uuids=True``.
 
         Raises:
-            BadRequestError: Malformed messages, or a modality that the model does not take. The client's fault.
+            BadRequestError: Malformed messages, messages that the chat template has no place for, UUIDs without a
+                scope, or a modality that the model does not take. The client's fault.
             LazyMediaError: The first item in request order that cannot be fetched or decoded, with modality and index.
+            TypeError, ValueError: A chat template that cannot be used. The operator's fault.
         """
         self.processor.refuse_if_not_open()
-        chat = parse_chat(messages)
+        chat = parse_chat(messages, max_parts=self.processor.limits.max_chat_parts)
         self._admit(chat.parts)
-        self.processor.info.check_options(media_io_kwargs, mm_processor_kwargs)
-        # A template may take long, and waits for the tokenizer where that is in use.
-        prompt = await run_in_thread(partial(self.processor.info.apply_chat_template, chat.messages), self._templates)
+        if not (cache_scope or self._trust_uuids):
+            _reject_uuids(chat.parts)
+        info = self.processor.info
+        info.check_options(media_io_kwargs, mm_processor_kwargs)
+        given_tools = parse_tools(tools, max_parts=self.processor.limits.max_chat_parts)
+
+        def render() -> str:
+            for number, message in enumerate(chat.messages):
+                info.check_texts(message, f"message {number}")
+            info.check_texts([given_tools, chat_template_kwargs], "a tool or template variable")
+            try:
+                return info.apply_chat_template(
+                    chat.messages,
+                    tools=given_tools,
+                    chat_template=chat_template,
+                    chat_template_kwargs=chat_template_kwargs,
+                    add_generation_prompt=add_generation_prompt,
+                    continue_final_message=continue_final_message,
+                )
+            except RecursionError as exc:
+                raise BadRequestError("the request is nested too deeply") from exc
+
+        # Texts may be long; a template may take long, and waits for the tokenizer where that is in use.
+        prompt = await run_in_thread(render, self._templates)
         self.processor.info.check_prompt(prompt, Counter(part.modality for part in chat.parts))
         data, uuids, seconds = await self._fetch(chat.parts, media_io_kwargs)
         return await self._apply(
@@ -179,6 +216,17 @@ class Renderer:
         return replace(result, timings={"fetch": fetch_seconds, **result.timings})
 
 
+def _reject_uuids(parts: Sequence[MediaPart]) -> None:
+    """Reject UUIDs that came without a scope: a client that guesses one of another's would get its item."""
+    indices: Counter[str] = Counter()
+    for part in parts:
+        if part.uuid is not None:
+            raise BadRequestError(
+                "a UUID counts only within a cache scope, and this request has none",
+            ).at(part.modality, indices[part.modality])
+        indices[part.modality] += 1
+
+
 @asynccontextmanager
 async def open_renderer(
     processor: object,
@@ -196,6 +244,7 @@ async def open_renderer(
     denied_media_domains: Sequence[str] = (),
     download_cache: DownloadCache | None = None,
     allowed_networks: Sequence[str] = (),
+    trust_uuids: bool = False,
 ) -> AsyncIterator[Renderer]:
     """Open a renderer; enter it once per process, in a server's lifespan, and share it among requests.
 
@@ -217,6 +266,8 @@ async def open_renderer(
         denied_media_domains: Domains that media may not come from, whatever is allowed.
         download_cache: Keeps downloads on disk; see `MediaConnector`.
         allowed_networks: Networks that would otherwise be refused, such as ``"127.0.0.0/8"``.
+        trust_uuids: Whether UUIDs in chat messages count without a ``cache_scope``. All clients share them then: each
+            can read every item whose UUID it knows, and put another under a UUID.
 
     Raises:
         ValueError: Arguments that exclude each other. The caller's fault.
@@ -251,7 +302,7 @@ async def open_renderer(
         await stack.enter_async_context(owner)
         if warm_up == "await":
             await owner.warm_up()
-        yield Renderer(owner, opened)
+        yield Renderer(owner, opened, trust_uuids=trust_uuids)
 
 
 def _info(processor: object, media_io_kwargs: Mapping[str, Any] | None, limits: Limits | None) -> ProcessingInfo:

@@ -42,11 +42,16 @@ async def _render(arguments: Namespace, body: dict[str, Any]) -> None:
     from lazymedia.renderer import open_renderer
 
     info = processor(arguments)
-    async with open_renderer(info, warm_up="await", connector=open_connector(arguments)) as renderer:
+    # The UUIDs are those of the person who wrote the file; the cache is this process's own.
+    async with open_renderer(info, warm_up="await", connector=open_connector(arguments), trust_uuids=True) as renderer:
         for _ in range(arguments.repeat):
             start = time.perf_counter()
             result = await renderer.render_chat(
                 body["messages"],
+                tools=body.get("tools"),
+                chat_template_kwargs=body.get("chat_template_kwargs"),
+                add_generation_prompt=body.get("add_generation_prompt", True),
+                continue_final_message=body.get("continue_final_message", False),
                 media_io_kwargs=body.get("media_io_kwargs"),
                 mm_processor_kwargs=body.get("mm_processor_kwargs"),
             )
@@ -77,7 +82,7 @@ def processor(arguments: Namespace) -> ProcessingInfo:
                 path or make_processor("llava"), media_io_kwargs=arguments.media_io_kwargs, limits=limits()
             )
         except ImportError as exc:
-            raise UsageError(f"this needs Hugging Face's transformers: pip install 'lazymedia[hf]' ({exc})") from exc
+            raise UsageError(f"this needs the extra 'hf' of lazymedia, Hugging Face's transformers ({exc})") from exc
         for modality in arguments.media_io_kwargs or {}:
             info.get_media_io(modality)
     return info
@@ -134,7 +139,7 @@ def write_tensors(path: Path, result: MultiModalInputs) -> None:
     try:
         from safetensors.numpy import save_file
     except ImportError as exc:
-        raise UsageError("--out needs safetensors: pip install 'lazymedia[hf]'") from exc
+        raise UsageError("--out needs the extra 'hf' of lazymedia, with safetensors") from exc
     import numpy as np
 
     save_file({name: np.ascontiguousarray(array) for name, array in result.merged().items()}, path)

@@ -20,8 +20,8 @@ from lazymedia.errors import BadRequestError, UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.io import MediaIO
 from lazymedia.parse.parser import MultiModalDataParser
-from lazymedia.processing import chat_template
 from lazymedia.processing.chat_style import ChatStyle
+from lazymedia.processing.chat_template import TemplateOptions, find_placeholder, find_template, render_template
 from lazymedia.processing.decoders import decoder_class, make_decoder
 from lazymedia.processing.fields import Array, Layout, merge_fields, owned, split_fields
 from lazymedia.processing.fingerprint import fingerprint
@@ -325,30 +325,82 @@ class ProcessingInfo:
         types: list[list[int]] = self.hf_processor.create_mm_token_type_ids([rendered.token_ids])
         return types
 
-    def apply_chat_template(self, messages: Sequence[Mapping[str, object]]) -> str:
-        """A conversation as a prompt that asks for the next answer, with one placeholder for each item.
+    def apply_chat_template(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        *,
+        tools: Sequence[Any] | None = None,
+        chat_template: str | None = None,
+        chat_template_kwargs: Mapping[str, object] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+    ) -> str:
+        """A conversation as a prompt, with one placeholder for each item.
 
-        The processor's template is used, or its tokenizer's, or `chat_style` where neither has one. A
-        beginning-of-sequence token that the template writes is left out where the tokenizer writes it anyway, or the
-        prompt would begin with two. A user's text that contains a placeholder counts as one.
+        A chat template is used where there is one, `chat_style` otherwise. Content is given to the template in the form
+        that it takes: text or parts. A beginning-of-sequence token that the template writes is left out where the
+        tokenizer writes it anyway, or the prompt would begin with two. A user's text that contains a placeholder counts
+        as one; `check_texts` rejects such texts.
 
         Args:
             messages: In Hugging Face's form: ``content`` is text or a list of ``{"type": "text", "text": …}`` and
-                ``{"type": "image"}``.
+                ``{"type": "image"}``, or is not there.
+            tools: JSON schemas of tools, or functions that transformers makes them of.
+            chat_template: A Jinja template, or the name of one of the processor's; None takes the processor's own, or
+                its tokenizer's. A template is a program: transformers runs it in a sandbox, which bounds neither time
+                nor memory. Never one of a client's.
+            chat_template_kwargs: Variables of the template. Those that it does not use are ignored.
+            add_generation_prompt: Whether the prompt asks for the next answer.
+            continue_final_message: Whether the prompt ends within the last message. No answer is asked for then.
 
         Raises:
-            BadRequestError: The template refuses the messages. The client's fault.
+            BadRequestError: The template refuses the messages, has no place for one of them, or takes no tools. The
+                client's fault.
+            ValueError: No Jinja template, or one that has no place for a user's text or items. The integrator's fault.
+            TypeError: ``chat_template`` is no text. The caller's fault.
             ImportError: A template needs jinja2, which is not installed.
         """
         if not messages:
             raise BadRequestError("a conversation has no messages")
-        template = chat_template.find_template(self.hf_processor)
+        options = TemplateOptions.check(
+            tools,
+            chat_template_kwargs,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+        )
+        template = find_template(self.hf_processor, chat_template, has_tools=bool(options.tools))
+        texts = {modality: placeholder.text for modality, placeholder in self._prompts.placeholders.items()}
         if template is not None:
-            return chat_template.render(self.hf_processor, template, messages, self._prompts.first_token)
+            written = {modality: f"{text}\n" for modality, text in texts.items()}
+            if self.chat_style is not None:
+                written = self.chat_style.items_of(texts)
+            return render_template(
+                self.hf_processor, template, messages, self._prompts.first_token, texts, written, options
+            )
         if self.chat_style is None:
             raise NotImplementedError(f"neither the processor nor {type(self).__name__} knows how to write a chat")
-        texts = {modality: placeholder.text for modality, placeholder in self._prompts.placeholders.items()}
-        return self.chat_style.render(messages, texts)
+        if options.tools:
+            raise BadRequestError("this model has no chat template, and takes no tools")
+        return self.chat_style.render(
+            messages,
+            texts,
+            add_generation_prompt=options.add_generation_prompt,
+            continue_final_message=options.continue_final_message,
+        )
+
+    def check_texts(self, texts: object, where: str) -> None:
+        """Reject what a client wrote where it contains the placeholder of an item: it would stand for one.
+
+        Args:
+            texts: A value as JSON has it, with any number of texts in it.
+            where: What the error calls it.
+
+        Raises:
+            BadRequestError: It contains one. The client's fault.
+        """
+        found = find_placeholder(texts, self.hf_processor)
+        if found is not None:
+            raise BadRequestError(f"{where} contains {found}, the placeholder that stands for an item in a prompt")
 
     def _check_modality(self, modality: str) -> None:
         if modality not in self.modalities:

@@ -101,6 +101,39 @@ def test_render_reads_standard_input(capsys: pytest.CaptureFixture[str], monkeyp
     assert "miss" in capsys.readouterr().out
 
 
+def test_render_passes_on_what_the_body_says_about_the_template(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "processor"
+    template = (
+        "{% for tool in tools or [] %}<{{ tool.function.name }}>{% endfor %}{{ day }}"
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
+    make_processor("llava", chat_template=template).save_pretrained(saved)
+    asked = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+    more = {
+        "tools": [{"function": {"name": "look"}}],
+        "chat_template_kwargs": {"day": "1"},
+        "add_generation_prompt": False,
+    }
+    prompts = []
+    for request in (asked, asked | more, asked | {"continue_final_message": True}, asked | {"chat_template": "no"}):
+        assert main(["render", write(tmp_path, request), "--json", "--processor", str(saved)]) == 0
+        prompts.append(json.loads(capsys.readouterr().out)["prompt"])
+
+    plain = "[user]a[assistant]b"
+    assert prompts == [f"{plain}[assistant]", f"<look>1{plain}", plain, f"{plain}[assistant]"]
+
+
+def test_render_takes_uuids_for_the_users_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    named = body(data_url(make_image()))
+    named["messages"][0]["content"][0]["uuid"] = "cat"
+
+    assert main(["render", write(tmp_path, named), "--repeat", "2"]) == 0
+    assert " hit " in capsys.readouterr().out
+
+
 @BACKENDS
 def test_a_refused_item_is_one_line_and_status_one(
     backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -255,7 +288,7 @@ def test_a_library_that_is_not_there_is_told_in_one_line(
 
     assert main(["probe", "data:,x", "--media-io-kwargs", '{"video": {"video_backend": "torchcodec"}}']) == 2
     err = capsys.readouterr().err
-    assert "lazymedia[torchcodec]" in err
+    assert "the extra 'torchcodec' of lazymedia" in err
     assert err.count("\n") == 1
 
 

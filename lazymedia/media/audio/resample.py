@@ -159,7 +159,7 @@ def resample(target_rate: float, quality: str = "HQ", *, limits: Limits | None =
 def require() -> None:
     """Raise ImportError unless soxr is there; for owners who want to know before the first request."""
     if importlib.util.find_spec("soxr") is None:
-        raise ImportError("resampling audio needs soxr, which is not installed: pip install 'lazymedia[audio]'")
+        raise ImportError("resampling audio needs soxr, which is not installed: install the extra 'audio' of lazymedia")
 
 
 def _pieces(samples: Samples) -> Iterator[Samples]:
