@@ -137,7 +137,7 @@ class MediaConnector(AsyncContextManagerMixin):
     async def _open_transport(self, files: CapacityLimiter) -> AsyncIterator[Transport]:
         ssl_context = await run_in_thread(make_ssl_context, files)  # reads the machine's certificates
         policy = replace(self._policy, own=await run_in_thread(own_addresses, files))
-        async with open_pool(Resolver(policy), self._limits, ssl_context) as transport:
+        async with open_pool(Resolver(policy, limits=self._limits), self._limits, ssl_context) as transport:
             yield transport
 
     async def fetch_image(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:

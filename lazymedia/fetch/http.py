@@ -31,6 +31,7 @@ from lazymedia.fetch.resolve import Resolver
 from lazymedia.fetch.sockets import SocketNetwork
 from lazymedia.fetch.transport import BROKEN, Headers, Reply, Transport, lower_names, request_headers, translated
 from lazymedia.fetch.url import HttpUrl
+from lazymedia.hops import open_nursery
 from lazymedia.limits import Limits
 
 MAX_DIALS: Final = 4
@@ -61,10 +62,15 @@ async def open_pool(
     """Connections of lazymedia's own. ``network`` opens the sockets and is asked for numeric addresses only."""
     judged = _JudgedNetwork(resolver, network or SocketNetwork(), limits.connect_timeout)
     pool = Pool(partial(_dial, judged, ssl_context, limits.connect_timeout), max_open=limits.max_connections)
-    try:
-        yield _PoolTransport(pool)
-    finally:
-        await run_owned(pool.aclose, shield=True)
+    async with open_nursery() as lookups:
+        resolver.open_in(lookups)
+        try:
+            yield _PoolTransport(pool)
+        finally:
+            try:
+                await run_owned(pool.aclose, shield=True)
+            finally:
+                lookups.cancel_scope.cancel()
 
 
 @final

@@ -227,7 +227,7 @@ LONG = {
 
 
 def longest_call(fn: Callable[[], object]) -> float:
-    """Seconds of the longest call into C that ``fn`` makes, on this thread's own clock: other threads wait for so long."""
+    """Seconds of the longest call into C that ``fn`` makes, on its own clock: other threads wait for so long."""
     longest, began = 0.0, 0.0
 
     def watch(frame: FrameType, event: str, arg: Any) -> None:
