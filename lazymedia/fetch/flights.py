@@ -135,7 +135,7 @@ class _Flight:
                 await self._end()
 
     def _count_sharers(self) -> None:
-        self._sharers.requests = frozenset().union(*(waiter.requests for waiter in self._deadlines))
+        self._sharers.requests = frozenset(request for waiter in self._deadlines for request in waiter.requests)
 
     async def _end(self) -> None:
         if not self._ended.is_set():

@@ -10,21 +10,30 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import final
 
 
 @final
-class Sharers:
-    """The requests that something is done for.
+@dataclass(eq=False, slots=True)
+class Request:
+    """One request, and what it has had of a connector's places (see `lazymedia.fetch.slots`).
 
     Attributes:
-        requests: One object for each. They change while a download is joined and left.
+        turn: The number of its last place, counted over all requests; 0 before the first.
+        taken_back: How many of its places were taken back.
     """
 
-    __slots__ = ("requests",)
+    turn: int = 0
+    taken_back: int = 0
 
-    def __init__(self, requests: frozenset[object]) -> None:
-        self.requests = requests
+
+@final
+@dataclass(eq=False, slots=True)
+class Sharers:
+    """The requests that something is done for. They change while a download is joined and left."""
+
+    requests: frozenset[Request]
 
 
 _sharers: ContextVar[Sharers | None] = ContextVar("lazymedia_fetch_sharers", default=None)
@@ -32,7 +41,7 @@ _sharers: ContextVar[Sharers | None] = ContextVar("lazymedia_fetch_sharers", def
 
 def current_sharers() -> Sharers:
     """Those that the calling task fetches for; a new request where it is inside none."""
-    return _sharers.get() or Sharers(frozenset({object()}))
+    return _sharers.get() or Sharers(frozenset({Request()}))
 
 
 @contextmanager
@@ -57,14 +66,14 @@ def one_request() -> Iterator[None]:
         yield
 
 
-def held_by(holders: Iterable[Sharers]) -> Counter[object]:
+def held_by(holders: Iterable[Sharers]) -> Counter[Request]:
     """How many of the holders each request has."""
     return Counter(request for holder in holders for request in holder.requests)
 
 
-def fewest(held: Counter[object], sharers: Sharers) -> int:
+def fewest(held: Counter[Request], sharers: Sharers) -> int:
     """What the request among the sharers holds that holds the least."""
     return min(map(held.__getitem__, sharers.requests), default=0)
 
 
-__all__ = ["Sharers", "current_sharers", "fewest", "held_by", "on_behalf_of", "one_request"]
+__all__ = ["Request", "Sharers", "current_sharers", "fewest", "held_by", "on_behalf_of", "one_request"]

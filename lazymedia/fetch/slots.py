@@ -73,10 +73,13 @@ class _Place:
 class Slots:
     """Places at hosts, divided between requests. Made inside the owner's entering.
 
-    A free place goes to the request that holds the fewest, and among equals to the one that asked first. Where none is
-    free, one is taken back for a request that holds clearly fewer: from a transfer that has had its place for a while
-    and brings fewer bytes than `Limits.min_download_rate`. So however many requests hold places at servers that say
-    nothing, another request waits for `PATIENCE` at most; and a transfer that makes progress is never taken back.
+    A free place goes to the request that holds the fewest. Among equals, it goes to one none of whose places had to be
+    taken back, then to one that never had any, then to the one whose turn was longest ago (as RFC 8290 has it for new
+    and old flows).
+
+    Where none is free, one is taken back for a request that holds clearly fewer: from a transfer that has had its place
+    for a while and brings fewer bytes than `Limits.min_download_rate`. So however many requests hold places at servers
+    that say nothing, another request waits for about `PATIENCE`; and a transfer that makes progress is not disturbed.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -87,6 +90,7 @@ class Slots:
         self._held: dict[_Place, None] = {}
         self._waiting: dict[_Place, None] = {}
         self._at_host: Counter[_Host] = Counter()
+        self._turn = 0
 
     @property
     def in_use(self) -> int:
@@ -133,6 +137,9 @@ class Slots:
         place.since, place.had = anyio.current_time(), place.received()
         self._held[place] = None
         self._at_host[place.host] += 1
+        self._turn += 1
+        for request in place.sharers.requests:
+            request.turn = self._turn
 
     def _release(self, place: _Place) -> None:
         del self._held[place]
@@ -143,12 +150,17 @@ class Slots:
             ready = [waiting for waiting in self._waiting if self._at_host[waiting.host] < self._max_at_host]
             if not ready:
                 return
-            held = held_by(holder.sharers for holder in self._held)
-            # What lost its place before comes after what never had one.
-            first = min(ready, key=lambda waiting: (fewest(held, waiting.sharers), waiting.patience))
+            first = min(ready, key=self._ranks())
             del self._waiting[first]
             self._give(first)
             first.given.set()
+
+    def _ranks(self) -> Callable[[_Place], tuple[int, int, int]]:
+        """What orders those who wait; the smallest is next."""
+        held = held_by(holder.sharers for holder in self._held)
+        requests = {request for waiting in self._waiting for request in waiting.sharers.requests}
+        ranks = {request: (held[request], request.taken_back, request.turn) for request in requests}
+        return lambda waiting: min(map(ranks.__getitem__, waiting.sharers.requests), default=(0, 0, 0))
 
     async def _wait(self, place: _Place) -> None:
         self._make_room_to_wait(place)
@@ -200,6 +212,8 @@ class Slots:
         if chosen is not None:
             place.taken_back = chosen
             chosen.scope.cancel()
+            for request in chosen.sharers.requests:
+                request.taken_back += 1
         return max(soonest - now, _LEAST_LOOK)
 
 

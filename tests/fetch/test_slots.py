@@ -144,7 +144,7 @@ async def test_waiting_for_a_place_counts_towards_the_deadline() -> None:
 
 
 async def test_a_slow_host_keeps_no_other_from_being_served() -> None:
-    """A server on every port is another host. Thirty fetches hang at one, and a hundred go through at the other."""
+    """A server on every port is another host. Thirty fetches hang at one, ten at a time; a hundred go through at the other."""
     limits = Limits(max_connections=20, max_connections_per_host=10)
     async with (
         MediaServer({"/a": silence}) as slow,
@@ -160,7 +160,8 @@ async def test_a_slow_host_keeps_no_other_from_being_served() -> None:
             async with anyio.create_task_group() as nursery:
                 for number in range(100):
                     nursery.start_soon(media.fetch_image, quick.url(f"/b?{number}"), IMAGE)
-        assert (slow.hits["/a"], quick.hits["/b"]) == (10, 100)
+        assert slow.hits["/a"] >= 10  # more where a place is taken back for the next
+        assert quick.hits["/b"] == 100
         hanging.cancel_scope.cancel()
 
 
