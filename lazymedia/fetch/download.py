@@ -16,6 +16,7 @@ import anyio
 from anyio import CapacityLimiter
 
 from lazymedia.errors import BadUrlError, NotAllowedError, UnprocessableMediaError, UpstreamError
+from lazymedia.fetch.address import Address
 from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.body import is_framed, read_body
 from lazymedia.fetch.domains import DomainRules
@@ -46,6 +47,7 @@ class Downloaded:
         is_framed: Whether a payload that was cut would have been noticed.
         is_unchanged: Whether the answer to a conditional request was that nothing has changed (304).
         redirects: Headers of the redirects on the way, in order.
+        way: The URLs on the way, this one included, each with the address that answered; None where that is not known.
         is_kept: Whether it came from a cache.
         takers: Counts those who would store it, of whom the first does.
     """
@@ -57,6 +59,7 @@ class Downloaded:
     is_framed: bool = True
     is_unchanged: bool = False
     redirects: Sequence[Headers] = field(default=(), repr=False)
+    way: Sequence[tuple[HttpUrl, Address | None]] = field(default=(), repr=False)
     is_kept: bool = False
     takers: Iterator[int] = field(default_factory=count, repr=False, compare=False)
 
@@ -154,15 +157,17 @@ class Downloader:
         url = transfer.url
         conditions = transfer.conditions()
         redirects: list[Headers] = []
+        way: list[tuple[HttpUrl, Address | None]] = []
         try:
             for _ in range(self._limits.max_redirects + 1):
                 self.admit(url)
                 asked = () if conditions is None else conditions.headers_for(url)
                 place = self._slots.hold(url, received=transfer.arriving.__len__, patience=transfer.patience)
                 async with place, self._transport.get(url, asked) as reply:
+                    way.append((url, reply.address))
                     if reply.status not in _REDIRECTS:
                         taken = await self._take(transfer, url, reply, is_conditional=bool(asked))
-                        return replace(taken, redirects=redirects)
+                        return replace(taken, redirects=redirects, way=way)
                     location = _location(reply)
                     redirects.append(reply.headers)
                 url = follow(url, location, max_length=self._limits.max_url_length)

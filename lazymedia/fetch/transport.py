@@ -45,11 +45,13 @@ class Reply:
         status: As in the status line.
         headers: Names in lower case, in order, repeated ones repeated.
         body: Chunks as received: framing undone, content codings not.
+        address: Where it came from; None where that is not known.
     """
 
     status: int
     headers: Sequence[tuple[bytes, bytes]]
     body: AsyncIterator[bytes]
+    address: Address | None = None
 
     def values(self, name: bytes) -> list[bytes]:
         """All values of a header."""

@@ -144,7 +144,7 @@ async def test_waiting_for_a_place_counts_towards_the_deadline() -> None:
 
 
 async def test_a_slow_host_keeps_no_other_from_being_served() -> None:
-    """A server on every port is another host. Thirty fetches hang at one, ten at a time; a hundred go through at the other."""
+    """A server on every port is another host. Thirty fetches hang at one, and a hundred go through at the other."""
     limits = Limits(max_connections=20, max_connections_per_host=10)
     async with (
         MediaServer({"/a": silence}) as slow,
