@@ -100,7 +100,7 @@ class AddressPolicy:
         """The verdict on one address, with every address that it wraps.
 
         Metadata services and this machine's own addresses are opted into as networks of one address, never by a wider
-        network around them: who opens a network to fetches means its media servers, and not these.
+        network around them: a network is opened for its media servers, and not for these.
         """
         address = unwrapped(address)
         inside = _wrapped(address) if isinstance(address, IPv6Address) else ()

@@ -65,8 +65,8 @@ class MediaConnector(AsyncContextManagerMixin):
         denied_media_domains: Hosts that URLs may not name, in the same form, whatever is allowed. Two entries deny
             a host with its sub-domains, ``"example.com"`` and ``"*.example.com"``.
         allowed_networks: Otherwise refused networks, as CIDR texts such as ``"10.1.0.0/16"``. Hosts that are wholly
-            inside may use any port and need no domain (``localhost``). Metadata services of clouds must be named one by
-            one, with /32 or /128.
+            inside may use any port and need no domain (``localhost``). Metadata services of clouds, and this machine's
+            own addresses other than loopback, must be named one by one, with /32 or /128.
         allowed_ports: Ports of all other hosts.
         client: An httpx2 or httpx AsyncClient of yours, which stays yours to close. Rules about URLs, domains and ports
             hold for it. What names resolve to is out of sight, so that every name counts as a public host, and whom it

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Final
 
 from lazymedia.errors import scrub
@@ -31,11 +32,16 @@ def _shorten(record: logging.LogRecord) -> bool:
     return True
 
 
+@cache
+def _install() -> None:
+    for name in _LOGGERS:  # each by itself: a logger's filters are not asked about records of those below it
+        logging.getLogger(name).addFilter(_shorten)
+
+
 @contextmanager
 def short_records() -> Iterator[None]:
     """Inside the block, in this task, the libraries log no URL and no header."""
-    for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_shorten)  # once, however often it is added
+    _install()
     before = _is_ours.get()
     _is_ours.set(True)
     try:

@@ -1,4 +1,4 @@
-"""A name becomes addresses, once, each of them judged before any is dialled.
+"""A name becomes addresses, once, each of them checked before any is dialled.
 
 Comes in: a host and a port. Goes out: addresses that the policy admits. Never here: sockets to those addresses.
 
@@ -45,7 +45,7 @@ def lookup_addresses(host: str) -> Sequence[str]:
 
 @final
 class Resolver:
-    """Judged addresses of hosts. Made by its owner on entering, which opens it in a nursery.
+    """Checked addresses of hosts. Made by its owner on entering, which opens it in a nursery.
 
     Args:
         policy: What may be dialled.

@@ -301,12 +301,35 @@ async def test_domain_rules_do_not_concern_data_urls() -> None:
         assert (await media.fetch_image("data:,payload", IMAGE)).data == b"payload"
 
 
+class OwnVideoIO(VideoMediaIO):
+    """A video decoder with one more."""
+
+    def load_base64_ref(self, media_type: str, text: str) -> MediaRef[Any]:
+        return super().load_base64_ref(media_type, text)
+
+
 class FramesIO(RawBytesMediaIO):
     """A decoder with a reading of its own for base64 text."""
 
     def load_base64_ref(self, media_type: str, text: str) -> MediaRef[bytes]:
         frames = b"".join(base64.b64decode(frame) for frame in text.split(","))
         return super().load_bytes_ref(hashlib.sha256(media_type.encode()).digest() + frames)
+
+
+@pytest.mark.parametrize(
+    ("media_io", "media_type", "reads"),
+    [
+        (IMAGE, "image/png", False),
+        (FramesIO("video"), "video/mp4", True),
+        (VideoMediaIO(), "video/mp4", False),
+        (VideoMediaIO(), "video/jpeg", True),
+        (VideoMediaIO(), "VIDEO/JPEG", True),
+        (OwnVideoIO(), "video/mp4", True),
+    ],
+)
+def test_a_decoder_says_of_which_types_it_reads_base64(media_io: MediaIO[object], media_type: str, reads: bool) -> None:
+    """A connector decodes the others in blocks."""
+    assert media_io.reads_base64(media_type) is reads
 
 
 async def test_a_decoder_with_its_own_reading_of_base64_gets_the_text() -> None:
