@@ -90,6 +90,11 @@ class Limits:
     """Connections to one scheme, host and port. A quarter of all, so that one slow host leaves room for others."""
     max_waiting_fetches: int = 1_024
     """Downloads that wait for a connection; four for each of `max_connections`. Further ones are told to come later."""
+    max_lookups: int = 256
+    """Threads of one connector that look up names, as many as connections. One whose lookup hangs is lost until the
+    resolver gives up, and may outlive its fetch. Of the second half of them, each request gets one."""
+    max_lookups_per_request: int = 4
+    """Of these threads, those that one request may have. A lookup takes some milliseconds where it does not hang."""
     max_downloading_bytes: int = 2048 * MIB
     """Encoded bytes that all running downloads of one connector hold together; eight videos at their cap."""
     max_retries: int = 2

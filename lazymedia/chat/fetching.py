@@ -13,6 +13,7 @@ import anyio
 import anyio.lowlevel
 
 from lazymedia.errors import LazyMediaError, PayloadTooLargeError
+from lazymedia.fetch.sharing import one_request
 from lazymedia.media.io import MediaIO
 from lazymedia.media.ref import MediaRef
 
@@ -54,10 +55,11 @@ async def fetch_parts(
             call = _bound(connector, _FETCHES[part.modality], part.url, decoders[part.modality])
         fetches.append(_Fetch(part, index, call, total))
     if any(part.url is not None for part in parts):
-        async with anyio.create_task_group() as nursery:
-            scopes = [anyio.CancelScope() for _ in fetches]
-            for position, fetch in enumerate(fetches):
-                nursery.start_soon(fetch.run, position, scopes)
+        with one_request():  # which tasks started inside inherit
+            async with anyio.create_task_group() as nursery:
+                scopes = [anyio.CancelScope() for _ in fetches]
+                for position, fetch in enumerate(fetches):
+                    nursery.start_soon(fetch.run, position, scopes)
     await anyio.lowlevel.checkpoint()
     total.refuse_excess()
     failure = next((fetch.failure for fetch in fetches if fetch.failure is not None), None)

@@ -16,6 +16,7 @@ import anyio
 
 from lazymedia.errors import BadUrlError
 from lazymedia.fetch.address import AddressPolicy
+from lazymedia.fetch.library_logs import short_records
 from lazymedia.fetch.transport import Headers, Reply, literal_address, lower_names, request_headers, translated
 from lazymedia.fetch.url import DEFAULT_PORTS, HttpUrl
 from lazymedia.limits import Limits
@@ -44,7 +45,8 @@ class ClientTransport:
         self._policy.admit(url.host, url.port, [] if address is None else [address])
         lib = self._library
         dropped = (lib.NetworkError, lib.RemoteProtocolError)  # which of the two a closed connection is, differs
-        with translated(lib.TimeoutException, dropped, (lib.HTTPError, lib.InvalidURL, lib.StreamError)):
+        garbled = (lib.HTTPError, lib.InvalidURL, lib.StreamError)
+        with short_records(), translated(lib.TimeoutException, dropped, garbled):
             request = lib.Request(
                 "GET",
                 _as_the_client_reads_it(lib, url),

@@ -65,8 +65,8 @@ class MediaConnector(AsyncContextManagerMixin):
         denied_media_domains: Hosts that URLs may not name, in the same form, whatever is allowed. Two entries deny
             a host with its sub-domains, ``"example.com"`` and ``"*.example.com"``.
         allowed_networks: Otherwise refused networks, as CIDR texts such as ``"10.1.0.0/16"``. Hosts that are wholly
-            inside may use any port and need no domain (``localhost``). Metadata services of clouds must be named one by
-            one, with /32 or /128.
+            inside may use any port and need no domain (``localhost``). Metadata services of clouds, and this machine's
+            own addresses other than loopback, must be named one by one, with /32 or /128.
         allowed_ports: Ports of all other hosts.
         client: An httpx2 or httpx AsyncClient of yours, which stays yours to close. Rules about URLs, domains and ports
             hold for it. What names resolve to is out of sight, so that every name counts as a public host, and whom it
@@ -111,14 +111,18 @@ class MediaConnector(AsyncContextManagerMixin):
         files, keys = CapacityLimiter(_FILE_THREADS), CapacityLimiter(os.cpu_count() or 1)
         async with AsyncExitStack() as stack:
             transport: Transport | None = self._client
+            policy = self._policy
             if transport is None:
-                transport = await stack.enter_async_context(self._open_transport(files))
+                policy = replace(policy, own=await run_in_thread(own_addresses, files))
+                transport = await stack.enter_async_context(self._open_transport(policy, files))
             downloader = Downloader(transport, self._domains, self._limits, digests=CapacityLimiter(MAX_DIGESTS))
             nursery = await stack.enter_async_context(open_nursery())
             budget = ByteBudget(self._limits.max_downloading_bytes)
             cached = None
             if self._cache is not None:
-                cached = CachedDownloads(downloader, self._policy, self._cache, nursery, files, self._limits)
+                cached = CachedDownloads(
+                    downloader, policy, self._cache, nursery, files, self._limits, knows_addresses=self._client is None
+                )
             fly = partial(_fly, downloader) if cached is None else cached.download
             flights = Flights(nursery, fly, budget, keys)
             self._entered = entered = _Entered(downloader, cached, flights, budget, Ending(), files, keys)
@@ -134,10 +138,9 @@ class MediaConnector(AsyncContextManagerMixin):
         return self._entered is not None
 
     @asynccontextmanager
-    async def _open_transport(self, files: CapacityLimiter) -> AsyncIterator[Transport]:
+    async def _open_transport(self, policy: AddressPolicy, files: CapacityLimiter) -> AsyncIterator[Transport]:
         ssl_context = await run_in_thread(make_ssl_context, files)  # reads the machine's certificates
-        policy = replace(self._policy, own=await run_in_thread(own_addresses, files))
-        async with open_pool(Resolver(policy), self._limits, ssl_context) as transport:
+        async with open_pool(Resolver(policy, limits=self._limits), self._limits, ssl_context) as transport:
             yield transport
 
     async def fetch_image(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:

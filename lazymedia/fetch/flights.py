@@ -24,6 +24,7 @@ from anyio import CapacityLimiter
 from lazymedia.errors import OverloadedError
 from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.download import Downloaded
+from lazymedia.fetch.sharing import Sharers, current_sharers, on_behalf_of
 from lazymedia.fetch.slots import ByteBudget
 from lazymedia.fetch.url import HttpUrl
 from lazymedia.hops import STOPPED, Failed, Outcome, Value, run_in_thread
@@ -96,7 +97,8 @@ class _Flight:
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
         self._news = anyio.Event()
-        self._deadlines: dict[object, float] = {}
+        self._deadlines: dict[Sharers, float] = {}
+        self._sharers = Sharers(frozenset())
         self._outcome: Outcome[Downloaded] = STOPPED
         self._is_told = False
 
@@ -107,7 +109,7 @@ class _Flight:
     async def run(self, download: Callable[[], Awaitable[Downloaded]]) -> None:
         """Fly, in the owner's nursery. Raises nothing but a cancellation."""
         try:
-            with self._scope:
+            with self._scope, on_behalf_of(self._sharers):
                 try:
                     self._outcome = Value(await download())
                 except Exception as error:  # noqa: BLE001  # carried to the waiters
@@ -121,14 +123,19 @@ class _Flight:
     @asynccontextmanager
     async def aboard(self) -> AsyncIterator[None]:
         """As long as the block lasts, somebody waits for the flight. The last one to leave sees it end."""
-        waiter = object()
+        waiter = Sharers(current_sharers().requests)
         self._deadlines[waiter] = anyio.current_effective_deadline()
+        self._count_sharers()
         try:
             yield
         finally:
             del self._deadlines[waiter]
+            self._count_sharers()
             if not self._deadlines:
                 await self._end()
+
+    def _count_sharers(self) -> None:
+        self._sharers.requests = frozenset(request for waiter in self._deadlines for request in waiter.requests)
 
     async def _end(self) -> None:
         if not self._ended.is_set():

@@ -25,12 +25,14 @@ from anyio.lowlevel import checkpoint
 
 from lazymedia.errors import NotAllowedError
 from lazymedia.fetch.address import Address
+from lazymedia.fetch.library_logs import short_records
 from lazymedia.fetch.owned import run_owned
 from lazymedia.fetch.pool import Connection, Pool
 from lazymedia.fetch.resolve import Resolver
 from lazymedia.fetch.sockets import SocketNetwork
 from lazymedia.fetch.transport import BROKEN, Headers, Reply, Transport, lower_names, request_headers, translated
 from lazymedia.fetch.url import HttpUrl
+from lazymedia.hops import open_nursery
 from lazymedia.limits import Limits
 
 MAX_DIALS: Final = 4
@@ -61,10 +63,15 @@ async def open_pool(
     """Connections of lazymedia's own. ``network`` opens the sockets and is asked for numeric addresses only."""
     judged = _JudgedNetwork(resolver, network or SocketNetwork(), limits.connect_timeout)
     pool = Pool(partial(_dial, judged, ssl_context, limits.connect_timeout), max_open=limits.max_connections)
-    try:
-        yield _PoolTransport(pool)
-    finally:
-        await run_owned(pool.aclose, shield=True)
+    async with open_nursery() as lookups:
+        resolver.open_in(lookups)
+        try:
+            yield _PoolTransport(pool)
+        finally:
+            try:
+                await run_owned(pool.aclose, shield=True)
+            finally:
+                lookups.cancel_scope.cancel()
 
 
 @final
@@ -74,12 +81,13 @@ class _PoolTransport:
 
     @asynccontextmanager
     async def get(self, url: HttpUrl, extra: Headers = ()) -> AsyncIterator[Reply]:
-        with translated(httpcore2.TimeoutException, (httpcore2.NetworkError,), (httpcore2.ProtocolError,)):
+        dropped, garbled = (httpcore2.NetworkError,), (httpcore2.ProtocolError,)
+        with short_records(), translated(httpcore2.TimeoutException, dropped, garbled):
             connection, response = await self._send(url, extra)
             try:
                 connection.stream.head_is_over()
                 async with aclosing(response.aiter_stream()) as body:
-                    yield Reply(response.status, lower_names(response.headers), body)
+                    yield Reply(response.status, lower_names(response.headers), body, connection.stream.address)
             except httpcore2.RemoteProtocolError as exc:
                 if connection.stream.has_ended:
                     raise httpcore2.ReadError("the body breaks off") from exc
@@ -150,7 +158,7 @@ class _JudgedNetwork(httpcore2.AsyncNetworkBackend):
                 with anyio.move_on_after(share):
                     stream = await self._dial(address, port)
                     if stream is not None:
-                        return _JudgedStream(stream)
+                        return _JudgedStream(stream, address)
             await checkpoint()  # leaves with the scope where the time is up
             raise httpcore2.ConnectError("no address of the host could be reached")
         raise httpcore2.ConnectTimeout("the host could not be reached in time")
@@ -184,8 +192,9 @@ class _JudgedNetwork(httpcore2.AsyncNetworkBackend):
 class _JudgedStream(httpcore2.AsyncNetworkStream):
     """A connection to a judged address, which bounds what a server may say before the body of a response."""
 
-    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+    def __init__(self, stream: httpcore2.AsyncNetworkStream, address: Address) -> None:
         self._stream = stream
+        self.address = address
         self._head_bytes: int | None = 0
         self._interim = 0
         self._tail = b"\n"
@@ -227,7 +236,7 @@ class _JudgedStream(httpcore2.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109  # the library's
     ) -> _JudgedStream:
-        return _JudgedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+        return _JudgedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout), self.address)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

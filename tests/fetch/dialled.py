@@ -111,7 +111,7 @@ async def open_downloader(
 ) -> AsyncIterator[Downloader]:
     limits = limits or Limits(max_retries=0)
     policy = AddressPolicy.of(networks, ports)
-    async with open_pool(Resolver(policy, names), limits, SSL_CONTEXT, network=network) as transport:
+    async with open_pool(Resolver(policy, names, limits), limits, SSL_CONTEXT, network=network) as transport:
         yield Downloader(transport, DomainRules.of(domains), limits)
     # Whatever the test: nothing outside the policy was ever dialled.
     assert all(policy.judge(ip_address(host)) is not Verdict.REFUSED for host, _ in network.dials)

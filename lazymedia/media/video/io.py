@@ -213,6 +213,11 @@ class VideoMediaIO(MediaIO[Video]):
         data = jpeg_sequence.pack(text, self._limits)
         return MediaRef(partial(jpeg_sequence.decode, data, self._limits), data, jpeg_sequence.SPEC)
 
+    def reads_base64(self, media_type: str) -> bool:
+        """True for ``video/jpeg`` alone, unless a subclass overrides `load_base64_ref`."""
+        overridden = type(self).load_base64_ref is not VideoMediaIO.load_base64_ref
+        return overridden or media_type.lower() == jpeg_sequence.MEDIA_TYPE
+
     def load_bytes(self, data: bytes) -> Video:
         """Decode the wanted frames.
 
