@@ -174,9 +174,9 @@ def test_the_command_line_takes_them(
 ) -> None:
     if value == "torchcodec":
         load_or_skip()
-    made = {"video": lambda: make_video(4), "audio": lambda: make_audio(0.1), "image": make_image}
+    made = {"video": make_video(4), "audio": make_audio(0.1), "image": make_image()}
     source = tmp_path / "clip"
-    source.write_bytes(made[modality]())
+    source.write_bytes(made[modality])
 
     assert main(["probe", str(source), "--json", "--media-io-kwargs", json.dumps({modality: {option: value}})]) == 0
     (found,) = json.loads(capsys.readouterr().out)
