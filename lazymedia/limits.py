@@ -68,6 +68,16 @@ class Limits:
     """Frames that one video may yield."""
     max_video_walk_frames: int = 36_000
     """Frames that may be decoded on the way to the wanted ones: twenty minutes at 30 per second."""
+    max_video_walk_pixels: int = 1 << 29
+    """Pixels, width x height, that may be decoded on the way to the wanted frames of any video. A group of 250 frames
+    of 1920 x 1080, x264's default, which takes half a second. A pixel of VP8 and VP9 counts one and a half, of GIF four
+    and of WebP eight, as much more as it costs."""
+    max_video_walk_pixels_per_pixel: int = 100
+    """Further ones for each pixel of the wanted frames. 32 frames of a recording of two minutes with one key frame:
+    3,600 frames at 30 per second. A tenth of a CPU second for each megapixel wanted."""
+    max_video_walk_pixels_per_byte: int = 2_000
+    """Further ones for each encoded byte. Two CPU seconds for each megabyte; a frame of 1920 x 1080 in 1,040 bytes is
+    250 kbit/s at 30 frames per second."""
     max_video_frame_pixels: int = 8_912_896
     """Width x height of a frame: 4096 x 2176."""
     max_video_seconds: float = 14_400.0

@@ -18,6 +18,7 @@ from lazymedia.media.image.convert import flatten
 from lazymedia.media.image.pixels import put_upright
 
 _WHITE: Final = (255, 255, 255)
+_OPAQUE: Final = 255
 
 
 class Animation:
@@ -55,11 +56,12 @@ class Animation:
     def write(self, place: npt.NDArray[np.uint8]) -> None:
         """Put the frame that was decoded last into ``place``, uint8 (H, W, 3)."""
         width, height = self._opened.size
-        if self._opened.mode == "RGBA":
+        canvas = np.frombuffer(self._canvas, np.uint8).reshape(height, width, 4)
+        pixels = canvas[..., :3]
+        # Also where the header says that there is no alpha: what no frame covers is see-through all the same.
+        if canvas[..., 3].min() < _OPAQUE:
             image = Image.frombuffer("RGBA", (width, height), self._canvas, "raw", "RGBA", 0, 1)
             pixels = np.asarray(flatten(image, _WHITE))
-        else:
-            pixels = np.frombuffer(self._canvas, np.uint8).reshape(height, width, 4)[..., :3]
         put_upright(pixels, self._orientation, place)
 
 
