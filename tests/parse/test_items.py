@@ -69,7 +69,7 @@ def test_sizes_are_those_of_the_upright_media() -> None:
         Image.new("L", (4, 2)),
         np.zeros((2, 4, 3), np.uint8),
         np.zeros((3, 2, 4), np.uint8)[:, :, :2].repeat(4, axis=2)[:, :, :8],
-        torch.zeros(3, 2, 5),
+        torch.zeros(3, 2, 5, dtype=torch.uint8),
         np.zeros((2, 4), np.uint8),
     ]
     items = parse(media)
@@ -91,7 +91,7 @@ def test_sizes_are_those_of_the_upright_media() -> None:
         ((Image.new("RGB", (1, 1)), None), 2),
         (np.zeros((2, 2, 3), np.uint8), 1),
         (np.zeros((5, 2, 2, 3), np.uint8), 5),
-        (torch.zeros(4, 3, 2, 2), 4),
+        (torch.zeros(4, 3, 2, 2, dtype=torch.uint8), 4),
         (MediaRef(list, b"x"), 1),
         ([None], 1),
     ],

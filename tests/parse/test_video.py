@@ -78,7 +78,7 @@ def test_metadata_that_is_missing_is_told_when_the_video_is_wanted() -> None:
         ([Image.new("RGB", (30, 20))] * 4, 1, 4),
         ([list(FRAMES), list(FRAMES)], 2, 5),
         (np.zeros((2, 5, 20, 30, 3), np.uint8), 2, 5),
-        (torch.zeros(6, 3, 20, 30), 1, 6),
+        (torch.zeros(6, 3, 20, 30, dtype=torch.uint8), 1, 6),
         ((FRAMES, {"fps": 1}), 1, 5),
         ([(FRAMES, {"fps": 1}), FRAMES], 2, 5),
         ((FRAMES, FRAMES), 2, 5),
