@@ -79,9 +79,9 @@ class Idefics3Info(ProcessingInfo):
 
 def _resized(height: int, width: int, settings: Mapping[str, Any]) -> tuple[int, int]:
     """(height, width) after the first resizing. Only the longest edge is held below `_LARGEST_SIDE`."""
+    size = settings.get("size") or {}
     if not settings.get("do_resize"):
         return height, width
-    size = settings["size"]
     if "longest_edge" in size:
         size = {"longest_edge": min(size["longest_edge"], _LARGEST_SIDE)}
     return resized(height, width, size)

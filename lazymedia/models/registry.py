@@ -16,7 +16,7 @@ from typing import Any, Final
 from lazymedia.limits import Limits
 from lazymedia.processing.info import ProcessingInfo, ReturnTensors
 
-_HUB_NAME: Final = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB_NAME: Final = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 """What a repository on the Hugging Face hub may be called."""
 
 _FAMILIES: Final[dict[str, str | type[ProcessingInfo]]] = {
@@ -47,7 +47,8 @@ def processing_info(
     Raises:
         TypeError: A processor of no known family.
         FileNotFoundError: There is neither such a folder, nor a processor of this name in the local cache.
-        OSError, ValueError: The folder holds no processor. As transformers raises it.
+        OSError, ValueError: The folder holds no processor, or one that needs code of its own. As transformers raises
+            it.
     """
     hf_processor = hf_processor_or_path
     if isinstance(hf_processor, str | os.PathLike):
@@ -57,15 +58,24 @@ def processing_info(
 
 
 def _load(where: str) -> Any:
+    """The processor in a folder, or in the local cache under a name. Uses no network.
+
+    A name is resolved to its folder in the cache first: ``from_pretrained`` with a name asks the hub for some files
+    even with ``local_files_only`` (seen in transformers 5.24).
+    """
     from transformers import AutoProcessor
 
-    if Path(where).is_dir():
+    if where and Path(where).is_dir():
         return AutoProcessor.from_pretrained(where, local_files_only=True)
     if not _HUB_NAME.fullmatch(where):
         raise FileNotFoundError(f"there is no folder {where!r} to load a processor from")
+    from huggingface_hub import snapshot_download
+
     try:
-        return AutoProcessor.from_pretrained(where, local_files_only=True)
+        return AutoProcessor.from_pretrained(snapshot_download(where, local_files_only=True), local_files_only=True)
     except (OSError, ValueError) as exc:  # ValueError: some of its files are there, and do not suffice
+        if "trust_remote_code" in str(exc):
+            raise
         raise FileNotFoundError(
             f"the local Hugging Face cache holds no complete processor {where!r}, and nothing is downloaded here: "
             f"run `hf download {where}` first"

@@ -6,7 +6,7 @@ list of a million numbers or a factor of 1e308 would be valid types there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Final
 
@@ -32,44 +32,45 @@ def check_options(options: Mapping[str, object], what: str, limits: Limits) -> N
         UnprocessableMediaError: Over a limit, not finite, or of a type that JSON does not have. Names the option. The
             client's fault.
     """
-    _check_length(options, what, limits)
-    left = limits.max_option_size
-    for name, value in options.items():
-        if not isinstance(name, str):
-            raise UnprocessableMediaError(f"{what}: an option's name is text, not {type(name).__name__}")
-        where = f"{what}: {shortened(name)}"
-        left = _check(value, where, limits, _spend(left, len(name), where, limits), MAX_DEPTH - 1)
+    _check(options, what, limits, limits.max_option_size, MAX_DEPTH)
 
 
 def _check(value: object, where: str, limits: Limits, left: int, depth: int) -> int:
     """Check one value and return how much of the size is left after it."""
     if isinstance(value, Mapping | list | tuple):
-        _check_length(value, where, limits)
+        if len(value) > limits.max_option_length:
+            raise UnprocessableMediaError(
+                f"{where}: {len(value)} entries are more than the {limits.max_option_length} allowed"
+            )
         if depth == 0:
             raise UnprocessableMediaError(f"{where} is too deeply nested: {MAX_DEPTH} levels are allowed")
-        for name in value if isinstance(value, Mapping) else ():
-            if not isinstance(name, str):
-                raise UnprocessableMediaError(f"{where}: a key is text, not {type(name).__name__}")
-            left = _spend(left, len(name), where, limits)
-        elements: Iterable[object] = value.values() if isinstance(value, Mapping) else value
-        for element in elements:
+    if isinstance(value, list | tuple):
+        for element in value:
             left = _check(element, where, limits, left, depth - 1)
         return left
+    if not isinstance(value, Mapping):
+        return _spend(left, _weight(value, where, limits), where, limits)
+    for name, element in value.items():
+        if not isinstance(name, str):
+            raise UnprocessableMediaError(f"{where}: an option's name is text, not {type(name).__name__}")
+        inner = f"{where}: {shortened(name)}"
+        left = _check(element, inner, limits, _spend(left, len(name), inner, limits), depth - 1)
+    return left
+
+
+def _weight(value: object, where: str, limits: Limits) -> int:
+    """What a value that holds no others counts as, once it is checked."""
     if isinstance(value, str):
-        return _spend(left, len(value), where, limits)
-    number: Any = value
-    if value is not None and not isinstance(value, Real):
-        raise UnprocessableMediaError(f"{where} must be of a type that JSON has, not {type(value).__name__}")
-    if value is not None and not abs(number) <= limits.max_option_number:  # NaN compares false
-        raise UnprocessableMediaError(f"{where} must be finite and of magnitude {limits.max_option_number:g} at most")
-    return _spend(left, _WEIGHT, where, limits)
-
-
-def _check_length(value: Mapping[str, object] | list[object] | tuple[object, ...], where: str, limits: Limits) -> None:
-    if len(value) > limits.max_option_length:
-        raise UnprocessableMediaError(
-            f"{where}: {len(value)} entries are more than the {limits.max_option_length} allowed"
-        )
+        return len(value)
+    if value is not None:
+        if not isinstance(value, Real):
+            raise UnprocessableMediaError(f"{where} must be of a type that JSON has, not {type(value).__name__}")
+        number: Any = value
+        if not abs(number) <= limits.max_option_number:  # NaN compares false
+            raise UnprocessableMediaError(
+                f"{where} must be finite and of magnitude {limits.max_option_number:g} at most"
+            )
+    return _WEIGHT
 
 
 def _spend(left: int, size: int, where: str, limits: Limits) -> int:

@@ -95,6 +95,31 @@ def test_no_video(data: object) -> None:
     assert parse_video_data(data) is None
 
 
+@pytest.mark.parametrize(
+    "frames",
+    [
+        torch.zeros(6, 3, 20, 30),
+        np.zeros((6, 20, 30, 3), np.float32),
+        np.zeros((6, 20, 30, 3), np.int64),
+        np.zeros((6, 20, 30, 5), np.uint8),
+        np.zeros((6, 0, 30, 3), np.uint8),
+        [torch.zeros(1, 576, 4096)],
+        [np.zeros((20, 30, 3), np.uint8), np.zeros((20, 30, 3))],
+        [np.zeros((20, 30), np.uint8)],
+        torch.zeros(1, 576, 4096),
+        torch.zeros(2, 6, 3, 20, 30),
+    ],
+    ids=[
+        *("tensor", "float", "int64", "five channels", "no rows"),
+        *("embeddings", "one odd frame", "grey", "one embedding", "a batch"),
+    ],
+)
+def test_no_array_is_a_video_by_its_shape(frames: Any) -> None:
+    for data in (frames, [frames], (frames, {"fps": 1})):
+        with pytest.raises(TypeError, match="video"):
+            parse_video_data(data)
+
+
 @pytest.mark.parametrize("data", ["http://x", 3, [3], np.zeros(3), [np.zeros((2, 2))], [Image.new("RGB", (1, 1)), 3]])
 def test_what_is_no_video_is_refused(data: object) -> None:
     with pytest.raises(TypeError, match="video"):
