@@ -54,7 +54,7 @@ def largest(steps: Sequence[tuple[int, int]]) -> int:
     """Pixels of the largest picture in a chain of pictures, each (height, width) made from the one before.
 
     Pillow and torchvision resize the width first and the height after it, so between two steps stands a picture with
-    the height of one and the width of the other. It exceeds both where an option stretches a picture.
+    the height of one and the width of the other. It exceeds both where an option distorts a picture.
     """
     sizes = [*steps, *((max(a[0], b[0]), max(a[1], b[1])) for a, b in pairwise(steps))]
     return max(rows * columns for rows, columns in sizes)
