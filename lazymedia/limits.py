@@ -28,6 +28,22 @@ class Limits:
     max_processor_pixels: int = 89_478_485
     """Width x height of what a model's processor makes of a picture on its way, by resizing or padding it.
     A gigabyte as three channels of float32, which a picture of 1 x 800 becomes where the short side is made 336."""
+    max_request_processor_pixels: int = 357_913_940
+    """The same, summed over the items of one request that no cache holds: four pictures at their limit. Processors take
+    10 to 25 ns of CPU for each such pixel, so this bounds how long one request keeps the others from processing."""
+    max_image_aspect: float = 200.0
+    """Longer side of a picture over its shorter side, at a model's processor. Qwen2-VL has the same bound; a processor
+    that resizes the shorter side makes a picture hundreds of times larger beyond it."""
+    max_prompt_characters: int = 524_288
+    """Characters of a prompt, before items take the places of their placeholders: about 128 Ki tokens of English text.
+    Tokenising takes about a microsecond for each."""
+    max_option_size: int = 16_384
+    """Characters of all names and texts among the processor options of one request, and likewise among its decoder
+    options; any other value counts as 8. Requests use a few hundred."""
+    max_option_length: int = 64
+    """Entries of one list or mapping in a request's options. The longest that is of use names the channels' means."""
+    max_option_number: float = 1e9
+    """Largest magnitude of a number in a request's options. The largest of use are areas in pixels."""
     max_image_scans: int = 64
     """Scans of a progressive JPEG. Each costs a pass over all pixels; libjpeg-turbo's author names counting as the
     cure.

@@ -27,6 +27,7 @@ from lazymedia.limits import Limits
 from lazymedia.models import processing_info
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.processing import ProcessingInfo
+from lazymedia.processing.inputs import match_uuids
 
 if TYPE_CHECKING:
     from lazymedia.identity import Algorithm
@@ -125,9 +126,9 @@ class Renderer:
     async def render(
         self,
         prompt: str,
-        mm_data: Mapping[str, object],
+        mm_data: Mapping[str, object] | None,
         *,
-        mm_uuids: Mapping[str, Sequence[str | None]] | None = None,
+        mm_uuids: Mapping[str, Sequence[str | None] | None] | None = None,
         media_io_kwargs: Mapping[str, Mapping[str, object]] | None = None,
         mm_processor_kwargs: Mapping[str, object] | None = None,
         skip_mm_cache: bool = False,
@@ -138,8 +139,8 @@ class Renderer:
         Args:
             prompt: The text.
             mm_data: Modality to one item or a list: URLs as strings, references, PIL images, arrays, or None for an
-                item that is named by its UUID alone.
-            mm_uuids: For each modality, one UUID or None per item.
+                item that is named by its UUID alone. None in the place of a modality's items means that it has none.
+            mm_uuids: For each modality, one UUID or None per item; None in the place of either list means none.
             media_io_kwargs: As for `render_chat`.
             mm_processor_kwargs: As for `render_chat`.
             skip_mm_cache: As for `render_chat`.
@@ -150,17 +151,32 @@ class Renderer:
             TypeError: An item of a type that is not known. The caller's fault.
         """
         self.processor.refuse_if_not_open()
-        self.processor.info.check_options(media_io_kwargs, mm_processor_kwargs)
-        parts = [
-            MediaPart(modality, url=item if isinstance(item, str) else None, media=item)
-            for modality, items in mm_data.items()
-            for item in (items if isinstance(items, list | tuple) else [items])
-        ]
-        if any(part.url is not None for part in parts):
+        info = self.processor.info
+        info.check_options(media_io_kwargs, mm_processor_kwargs)
+        listed = _listed(mm_data)
+        seconds = 0.0
+        if any(isinstance(item, str) for items in listed.values() for item in items):
+            parts = [
+                MediaPart(modality, url=item if isinstance(item, str) else None, media=item)
+                for modality, items in listed.items()
+                for item in items
+            ]
             self._admit(parts)
+            # Everything else about the request is checked before the first download.
+            still_to_fetch = {
+                (modality, index)
+                for modality, items in listed.items()
+                for index, item in enumerate(items)
+                if isinstance(item, str)
+            }
+            present = {
+                modality: [None if isinstance(item, str) else item for item in items]
+                for modality, items in listed.items()
+            }
+            parsed = info.get_data_parser(media_io_kwargs).parse_mm_data(present)
+            info.check_prompt(prompt, parsed.get_all_counts())
+            match_uuids(parsed, mm_uuids, still_to_fetch)
             mm_data, _, seconds = await self._fetch(parts, media_io_kwargs)
-        else:
-            seconds = 0.0
         return await self._apply(
             prompt, mm_data, seconds, mm_uuids, media_io_kwargs, mm_processor_kwargs, skip_mm_cache, cache_scope
         )
@@ -195,9 +211,9 @@ class Renderer:
     async def _apply(
         self,
         prompt: str,
-        mm_data: Mapping[str, object],
+        mm_data: Mapping[str, object] | None,
         fetch_seconds: float,
-        mm_uuids: Mapping[str, Sequence[str | None]] | None,
+        mm_uuids: Mapping[str, Sequence[str | None] | None] | None,
         media_io_kwargs: Mapping[str, Mapping[str, object]] | None,
         mm_processor_kwargs: Mapping[str, object] | None,
         skip_mm_cache: bool,
@@ -237,7 +253,7 @@ async def open_renderer(
     warm_up: Literal["background", "await", "off"] = "background",
     media_io_kwargs: Mapping[str, Mapping[str, object]] | None = None,
     decode_workers: int | None = None,
-    share_tensors: bool = False,
+    share_tensors: bool = True,
     hash_algorithm: Algorithm = "sha256",
     allowed_local_media_path: str | PathLike[str] | None = None,
     allowed_media_domains: Sequence[str] | None = None,
@@ -259,7 +275,8 @@ async def open_renderer(
         warm_up: Process a dummy request in the ``"background"`` before any other, ``"await"`` it here, or not at all.
         media_io_kwargs: Default options of the decoders, by modality; not for a `ProcessingInfo`, which has its own.
         decode_workers: Decodes that run at once; by default one for each core.
-        share_tensors: Hand out torch tensors as the cache holds them, instead of clones; see `ProcessorCache`.
+        share_tensors: Return torch tensors as the cache holds them, not to be written to; False returns clones. See
+            `ProcessorCache`.
         hash_algorithm: What identifies items in the cache.
         allowed_local_media_path: See `MediaConnector`, as for the four below; not for a connector's instance.
         allowed_media_domains: Domains that media may come from.
@@ -303,6 +320,21 @@ async def open_renderer(
         if warm_up == "await":
             await owner.warm_up()
         yield Renderer(owner, opened, trust_uuids=trust_uuids)
+
+
+def _listed(mm_data: Mapping[str, object] | None) -> dict[str, list[object]]:
+    """The items of each modality as lists; without modalities whose data is None.
+
+    Raises:
+        BadRequestError: No mapping. The client's fault.
+    """
+    if mm_data is not None and not isinstance(mm_data, Mapping):
+        raise BadRequestError(f"media must be a mapping from modality to items, not {type(mm_data).__name__}")
+    return {
+        modality: list(items) if isinstance(items, list | tuple) else [items]
+        for modality, items in (mm_data or {}).items()
+        if items is not None
+    }
 
 
 def _info(processor: object, media_io_kwargs: Mapping[str, Any] | None, limits: Limits | None) -> ProcessingInfo:

@@ -541,3 +541,83 @@ async def test_offline_fetching_works_inside_a_running_loop() -> None:
 
     assert (picture.size, picture.mode) == ((30, 20), "RGB")
     assert fetch_image(data_url(make_image(30, 20)), media_io=ImageMediaIO(output="array")).shape == (20, 30, 3)
+
+
+# --- a request is checked before its first download -------------------------------------------------------------------
+
+CONTRADICTIONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("no placeholder", {"prompt": "hello"}, {}),
+    ("too many placeholders", {"prompt": "<image>" * 3}, {}),
+    ("too few UUIDs", {}, {"mm_uuids": {"image": ["a"]}}),
+    ("too many UUIDs", {}, {"mm_uuids": {"image": ["a", "b", "c"]}}),
+    ("UUIDs of another modality", {}, {"mm_uuids": {"video": ["a"]}}),
+    ("UUIDs that are no list", {}, {"mm_uuids": {"image": "ab"}}),
+    ("an item without media or UUID", {"second": None}, {}),
+    ("an item without media whose UUID is None", {"second": None}, {"mm_uuids": {"image": ["a", None]}}),
+    ("an item that is no media", {"second": 5}, {}),
+    ("an item that is an embedding", {"second": np.zeros((576, 4096), np.float32)}, {}),
+    ("another modality", {"more": {"video": np.zeros((2, 4, 4, 3), np.uint8)}}, {}),
+    ("a long prompt", {"prompt": "<image><image>" + "x" * 600_000}, {}),
+    ("a prompt that is no text", {"prompt": b"<image><image>"}, {}),
+    ("an option out of bounds", {}, {"mm_processor_kwargs": {"rescale_factor": 1e308}}),
+    ("a decoder option out of bounds", {}, {"media_io_kwargs": {"image": {"rgba_background_color": [0] * 100}}}),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "options"), [case[1:] for case in CONTRADICTIONS], ids=[c[0] for c in CONTRADICTIONS]
+)
+async def test_a_request_that_contradicts_itself_downloads_nothing(
+    request_: dict[str, Any], options: dict[str, Any]
+) -> None:
+    async with (
+        MediaServer({"/a.png": make_image(30, 20), "/b.png": make_image(20, 30)}) as server,
+        opened() as renderer,
+    ):
+        items = [server.url("/a.png"), request_.get("second", server.url("/b.png"))]
+        with pytest.raises((LazyMediaError, TypeError)):
+            await renderer.render(
+                request_.get("prompt", "<image><image>"), {"image": items, **request_.get("more", {})}, **options
+            )
+
+        assert not server.hits
+
+
+async def test_none_stands_for_no_items_and_no_uuids() -> None:
+    async with MediaServer({"/a.png": make_image(30, 20)}) as server, opened() as renderer:
+        url = server.url("/a.png")
+        plain = await renderer.render("<image>", {"image": url})
+        for data, uuids in (
+            ({"image": url, "video": None}, None),
+            ({"image": [url], "video": None, "audio": None}, {"image": None}),
+            ({"image": url, "video": []}, {"image": None, "video": None}),
+            ({"image": url}, {"image": [None]}),
+        ):
+            assert await renderer.render("<image>", data, mm_uuids=uuids) == plain
+        text = await renderer.render("hello", None)
+
+        assert await renderer.render("hello", {"image": None}) == text
+        for wrong in (5, "image", ["image"]):
+            with pytest.raises(BadRequestError, match="media must be a mapping"):
+                await renderer.render("<image>", wrong)  # type: ignore[arg-type]
+
+
+async def test_a_long_conversation_is_refused_before_its_template_and_its_downloads() -> None:
+    async with MediaServer({"/a.png": make_image(30, 20)}) as server, opened() as renderer:
+        messages = ask(server.url("/a.png"))
+        for more in ([{"role": "user", "content": "x" * 600_000}], [{"role": "user", "content": "hi"}] * 300_000):
+            with pytest.raises(PayloadTooLargeError, match="characters is too long"):
+                await renderer.render_chat([*messages, *more])
+
+        assert not server.hits
+
+
+async def test_tensors_are_shared_with_the_cache_unless_the_operator_says_otherwise() -> None:
+    for options, share in (({}, True), ({"share_tensors": False}, False)):
+        async with opened(processor=processing_info(llava(), return_tensors="pt"), **options) as renderer:
+            results = [await renderer.render("<image>", {"image": Image.new("RGB", (8, 8))}) for _ in range(2)]
+            first, second = (result.mm_kwargs["image"][0] for result in results)
+            assert first is not None
+            assert second is not None
+
+            assert (first["pixel_values"] is second["pixel_values"]) == share

@@ -34,7 +34,7 @@ from lazymedia.pipeline.state import MultiModalApplyState
 from lazymedia.pipeline.warm_up import WarmUp
 from lazymedia.processing.inputs import ProcessorInputs
 from lazymedia.processing.outputs import MultiModalInputs
-from lazymedia.processing.phases import NeedDecodes, everything_to_decode, finish, look, places_of
+from lazymedia.processing.phases import NeedDecodes, commit, everything_to_decode, finish, look, places_of
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -110,7 +110,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self._on_commit = on_commit
         self._decode_workers = decode_workers or _usable_cores()
         self._warm_up_on_entering = warm_up == "background"
-        self._told_why_whole = False
+        self._logged_overridden = False
         self._entered = False
         self._open: set[MultiModalApplyState] = set()
         self.forks: WeakSet[MediaRef[Any]] = WeakSet()
@@ -157,9 +157,9 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
     def make_inputs(
         self,
         prompt: str,
-        mm_data: Mapping[str, object],
+        mm_data: Mapping[str, object] | None,
         *,
-        mm_uuids: Mapping[str, Sequence[str | None]] | None = None,
+        mm_uuids: Mapping[str, Sequence[str | None] | None] | None = None,
         media_io_kwargs: Mapping[str, Mapping[str, object]] | None = None,
         mm_processor_kwargs: Mapping[str, object] | None = None,
         skip_mm_cache: bool = False,
@@ -204,6 +204,8 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
     async def open_apply(self, inputs: ProcessorInputs) -> AsyncIterator[MultiModalApplyState]:
         """One request, step by step: `MultiModalApplyState.phase1`, ``wait_decodes``, ``phase2``.
 
+        Where a method that does both phases at once is overridden, ``phase1`` raises RuntimeError: call `apply`.
+
         However the block is left, no decode begins afterwards, those that run are waited for, and only then are the
         payloads released. The caller's references are not touched: processing works on forks.
 
@@ -213,13 +215,20 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             ValueError: The inputs were made for another processor's cache. The caller's fault.
             RuntimeError: The processor is not entered. The caller's fault.
         """
+        async with self._opened(inputs, bypassed=self._overridden()) as state:
+            yield state
+
+    @asynccontextmanager
+    async def _opened(
+        self, inputs: ProcessorInputs, bypassed: Sequence[str] = ()
+    ) -> AsyncIterator[MultiModalApplyState]:
         self._admit(inputs)
         forked = inputs.fork()
         self._remember(forked)
         state: MultiModalApplyState | None = None
         try:
             async with open_nursery() as nursery:
-                state = MultiModalApplyState(self._shared, nursery, forked)
+                state = MultiModalApplyState(self._shared, nursery, forked, bypassed=bypassed)
                 self._open.add(state)
                 try:
                     yield state
@@ -236,9 +245,14 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
 
     async def apply(self, inputs: ProcessorInputs) -> MultiModalInputs:
         """One request from beginning to end. See `open_apply` and the steps for what it raises."""
-        async with self.open_apply(inputs) as state:
-            if not self.supports_two_phase_apply:
+        overridden = self._overridden()
+        if overridden and not self._logged_overridden:
+            self._logged_overridden = True
+            log.debug("%s overrides %s, so its requests run in one phase", type(self).__name__, ", ".join(overridden))
+        async with self._opened(inputs) as state:
+            if set(overridden) - {"apply"}:
                 return await self._apply_whole(state)
+            # An override of this method alone replaces neither caching nor processing, so only misses are decoded.
             await state.phase1()
             await state.wait_decodes()
             return await state.phase2()
@@ -259,7 +273,9 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
 
     @property
     def supports_two_phase_apply(self) -> bool:
-        """Whether requests run in two phases: no subclass and no instance overrides a method that does both at once."""
+        """Whether a caller may take a request's phases one by one: no subclass and no instance overrides a method that
+        does both at once.
+        """
         return not self._overridden()
 
     def _overridden(self) -> list[str]:
@@ -270,13 +286,15 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         ]
 
     async def _apply_whole(self, state: MultiModalApplyState) -> MultiModalInputs:
-        if not self._told_why_whole:
-            self._told_why_whole = True
-            names = ", ".join(self._overridden())
-            log.debug("requests run in one phase instead of two: %s overrides %s", type(self).__name__, names)
-        state.decode(everything_to_decode(state.inputs, self.limits))
+        state.decode(await state.run_serially(partial(everything_to_decode, state.inputs, self.info, self.limits)))
         await state.wait_decodes()
-        return await state.run_serially(partial(self._cached_apply_hf_processor, state.inputs))
+        return await state.run_serially(partial(self._apply_and_hand_over, state.inputs))
+
+    def _apply_and_hand_over(self, inputs: ProcessorInputs) -> MultiModalInputs:
+        """What an override returns is what is handed over, once, under the same token."""
+        result = self._cached_apply_hf_processor(inputs)
+        commit(inputs.cache, (), None, result, self._on_commit)
+        return result
 
     def _cached_apply_hf_processor(self, inputs: ProcessorInputs) -> MultiModalInputs:
         """Both phases of a request whose references are decoded, in one go. Override to replace caching and processing.
@@ -296,7 +314,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
 
     def _finish_decoded(self, inputs: ProcessorInputs) -> MultiModalInputs:
         looked = look(inputs, self.info, self.model_id, self.hash_algorithm, self.limits)
-        answer = finish(inputs, looked, self.info, self.model_id, self.hash_algorithm, self.limits, self._on_commit)
+        answer = finish(inputs, looked, self.info, self.model_id, self.hash_algorithm, self.limits)
         assert not isinstance(answer, NeedDecodes)
         return answer
 

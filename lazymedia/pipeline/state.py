@@ -8,7 +8,7 @@ release of the forks (by indentation, in `MultiModalProcessor.open_apply`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, final
@@ -48,8 +48,11 @@ class MultiModalApplyState:
         timings: Seconds by stage, so far.
     """
 
-    def __init__(self, shared: Shared, nursery: TaskGroup, inputs: ProcessorInputs) -> None:
+    def __init__(
+        self, shared: Shared, nursery: TaskGroup, inputs: ProcessorInputs, *, bypassed: Sequence[str] = ()
+    ) -> None:
         self.inputs = inputs
+        self._bypassed = bypassed
         self.timings: dict[str, float] = {}
         self._shared = shared
         self._nursery = nursery
@@ -66,8 +69,11 @@ class MultiModalApplyState:
             UnprocessableMediaError: The media to decode would exceed a limit.
             BadRequestError: UUIDs that do not match the items. The client's fault.
             OverloadedError: The processor is shutting down.
-            RuntimeError: Called twice, or on a spoilt state. The caller's fault.
+            RuntimeError: Called twice, on a spoilt state, or where `MultiModalProcessor.supports_two_phase_apply` is
+                false. The caller's fault.
         """
+        if self._bypassed:
+            raise RuntimeError(f"the phases would bypass the overridden {', '.join(self._bypassed)}; call apply()")
         if self._looked is not None:
             raise RuntimeError("phase1() was already called")
         shared = self._shared

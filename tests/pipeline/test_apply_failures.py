@@ -7,6 +7,7 @@ import io
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -253,7 +254,7 @@ async def test_a_failed_requests_payload_is_freed_at_once(cause: str) -> None:
             return picture(1)
 
     def fail(media: Any) -> None:
-        if cause == "processor":
+        if cause == "processor" and not isinstance(media, np.ndarray):  # which is what it warms up with
             raise ValueError("bad")
 
     info = WatchedInfo(hf_processor(), return_tensors="np")

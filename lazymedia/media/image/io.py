@@ -108,7 +108,18 @@ class ImageMediaIO(MediaIO[Picture]):
         key = self._key_by_id(data, outline) if self._trust_id and outline is not None else None
         # Pillow keeps a pixel of RGB in four bytes, as it does RGBA.
         decoded_bytes = None if outline is None else 4 * outline.width * outline.height
-        return MediaRef(partial(self.load_bytes, data), data, self._spec, key=key, decoded_bytes=decoded_bytes)
+        return MediaRef(
+            partial(self.load_bytes, data),
+            data,
+            self._spec,
+            key=key,
+            decoded_bytes=decoded_bytes,
+            outline=partial(self._outline, data),
+        )
+
+    def _outline(self, data: bytes) -> header.ImageHeader | None:
+        """What the header says; None for bytes of no known format."""
+        return None if header.sniff(data) is None else header.probe(data, self._limits)
 
     def judge_head(self, head: bytes, declared: int | None) -> bool:  # noqa: ARG002  # the header is enough
         """Judge a picture's size, scans and chunks as soon as its header is there. See `MediaIO.judge_head`."""
