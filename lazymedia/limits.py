@@ -32,6 +32,12 @@ class Limits:
     """Scans of a progressive JPEG. Each costs a pass over all pixels; libjpeg-turbo's author names counting as the
     cure.
     """
+    max_image_ns_per_pixel: int = 60
+    """Nanoseconds of decoding, by an estimate from the header, that a JPEG may take for each pixel. An ordinary picture
+    takes 5, a progressive one 20; a second for each 10 megapixels is 100. Without it, 910 bytes of arithmetic coding
+    take 12 s."""
+    max_image_ns_per_byte: int = 1_500
+    """The same for each encoded byte, in addition. Two seconds for each megabyte are 2,000."""
     max_image_chunks: int = 4_096
     """Chunks of a PNG; a million empty ones cost seconds before the first pixel."""
     image_formats: tuple[str, ...] = ("JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP")

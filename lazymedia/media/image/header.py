@@ -99,6 +99,12 @@ def read_outline(data: bytes, limits: Limits) -> tuple[str | None, AnyOutline | 
     return kind, outline
 
 
+def check_cost(outline: AnyOutline, size: int, limits: Limits) -> None:
+    """Reject a whole payload of ``size`` bytes that would take long to decode. See `jpeg.check_cost`."""
+    if isinstance(outline, jpeg.JpegOutline):
+        jpeg.check_cost(outline, size, limits)
+
+
 def orientation(data: bytes, outline: AnyOutline) -> int:
     """How the stored pixels must be turned, 1 to 8."""
     if isinstance(outline, avif.AvifOutline):
@@ -131,4 +137,14 @@ def probe(data: bytes, limits: Limits | None = None) -> ImageHeader:
     return ImageHeader(outline.format, outline.width, outline.height, outline.mode, orientation(data, outline))
 
 
-__all__ = ["FORMATS", "AnyOutline", "ImageHeader", "early_exif", "orientation", "probe", "read_outline", "sniff"]
+__all__ = [
+    "FORMATS",
+    "AnyOutline",
+    "ImageHeader",
+    "check_cost",
+    "early_exif",
+    "orientation",
+    "probe",
+    "read_outline",
+    "sniff",
+]

@@ -104,7 +104,7 @@ class ImageMediaIO(MediaIO[Picture]):
                 allowed.
         """
         self._check_size(len(data))
-        _, outline = header.read_outline(data, self._limits)
+        _, outline = self._read(data)
         key = self._key_by_id(data, outline) if self._trust_id and outline is not None else None
         # Pillow keeps a pixel of RGB in four bytes, as it does RGBA.
         decoded_bytes = None if outline is None else 4 * outline.width * outline.height
@@ -122,7 +122,7 @@ class ImageMediaIO(MediaIO[Picture]):
             UnprocessableMediaError: Not a picture of an allowed format, damaged, truncated, or over a limit. A damaged
                 one has the library's own exception as its cause, one over a limit has none.
         """
-        kind, outline = header.read_outline(data, self._limits)
+        kind, outline = self._read(data)
         checkpoint()
         from lazymedia.media.image import convert, raster, turbo
 
@@ -173,6 +173,13 @@ class ImageMediaIO(MediaIO[Picture]):
             raise
         except Exception as exc:
             raise refused(f"the picture cannot be converted: {exc}") from exc
+
+    def _read(self, data: bytes) -> tuple[str | None, header.AnyOutline | None]:
+        """Format and header of a whole payload."""
+        kind, outline = header.read_outline(data, self._limits)
+        if outline is not None:
+            header.check_cost(outline, len(data), self._limits)
+        return kind, outline
 
     def _target(self) -> Target:
         from lazymedia.media.image.convert import Target

@@ -6,12 +6,17 @@ Pillow's that holds a size against ``Image.MAX_IMAGE_PIXELS``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 from numpy import typing as npt
 from PIL import Image
 
+from lazymedia.media.stopping import checkpoint
+
+STEP: Final = 1 << 20
+"""Bytes of coded pixels that are decoded between two checkpoints; some tens of milliseconds."""
 _TILE: Final = 256
 """Side of the squares of an array that are turned one by one, small enough to stay in the processor's cache."""
 
@@ -19,6 +24,38 @@ _TILE: Final = 256
 def blank(mode: str, size: tuple[int, int]) -> Image.Image:
     """A picture of zeros, made without the pass that fills in a colour."""
     return Image.new(mode, size, None)
+
+
+def decode(
+    image: Image.Image, data: bytes | memoryview, codec: str, args: tuple[object, ...], ends: Iterable[int]
+) -> None:
+    """What `Image.frombytes` does with one of Pillow's codecs, step by step, so that a cancelled request can stop it.
+
+    Args:
+        image: Its pixels are overwritten.
+        data: What the codec reads.
+        codec: Pillow's name of it.
+        args: Its arguments.
+        ends: Offsets, ascending, at which data may be cut: the codec has read what comes before one, as far as it can,
+            before the next `checkpoint`.
+
+    Raises:
+        ValueError: Data that are damaged, or end too early.
+        DecodeStopped: The request was cancelled.
+    """
+    decoder = Image._getdecoder(image.mode, codec, args)  # noqa: SLF001  # what frombytes itself calls
+    decoder.setimage(image.im, (0, 0, *image.size))
+    view = memoryview(data)
+    position = 0
+    for end in (*ends, len(view)):
+        checkpoint()
+        read, error = decoder.decode(view[position:end])
+        if error:
+            raise ValueError("cannot decode image data")
+        if read < 0:
+            return
+        position += read
+    raise ValueError("not enough image data")
 
 
 def region(image: Image.Image, corner: tuple[int, int], size: tuple[int, int]) -> Image.Image:
@@ -77,4 +114,15 @@ def put_upright(pixels: npt.NDArray[np.uint8], orientation: int, place: npt.NDAr
                 place[(*tile, channel)] = view[(*tile, channel)]
 
 
-__all__ = ["bare", "blank", "colour_matches", "opaque_but", "opaque_of", "put_upright", "region", "upright_shape"]
+__all__ = [
+    "STEP",
+    "bare",
+    "blank",
+    "colour_matches",
+    "decode",
+    "opaque_but",
+    "opaque_of",
+    "put_upright",
+    "region",
+    "upright_shape",
+]

@@ -22,7 +22,7 @@ from PIL import BmpImagePlugin, Image, features
 
 from lazymedia.media.image import avif, exif, header, jpeg, plain, png, png_raster
 from lazymedia.media.image.outline import Metadata, check_size
-from lazymedia.media.image.pixels import bare, blank
+from lazymedia.media.image.pixels import STEP, bare, blank, decode
 
 if TYPE_CHECKING:
     from PIL import WebPImagePlugin
@@ -87,7 +87,9 @@ def _jpeg(data: bytes, outline: jpeg.JpegOutline) -> Image.Image:
     """Four components are taken as inverted, as every program writes them; libjpeg turns YCCK into CMYK."""
     assert outline.mode is not None
     image = blank(outline.mode, (outline.width, outline.height))
-    image.frombytes(data, "jpeg", ("CMYK;I" if outline.mode == "CMYK" else outline.mode, ""))
+    # The arithmetic decoder cannot wait for data, so that a step ends where a scan does.
+    ends = outline.scans or (() if outline.frame in jpeg.ARITHMETIC else range(STEP, len(data), STEP))
+    decode(image, data, "jpeg", ("CMYK;I" if outline.mode == "CMYK" else outline.mode, ""), ends)
     return image
 
 

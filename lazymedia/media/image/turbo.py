@@ -39,6 +39,11 @@ _LAYOUTS: Final = {
 }
 _FRAMES: Final = frozenset({0xC0, 0xC1, 0xC2})
 """Sequential and progressive, Huffman coded. Whether a library reads arithmetic coding is its builder's choice."""
+_QUICK_NS: Final = (5_000_000, 500_000_000)
+_QUICK_NS_PER_PIXEL: Final = 30
+"""A picture whose several scans cost more is left to Pillow: simplejpeg cannot be stopped, and where the library warns
+of damage at the end, all was decoded in vain. An ordinary progressive picture takes 16 to 25 a pixel; what takes less
+than the first number of nanoseconds in all is always quick, and what takes more than the second never."""
 
 
 def decode(data: bytes, outline: header.AnyOutline, target: Target) -> Pixels | None:
@@ -50,6 +55,8 @@ def decode(data: bytes, outline: header.AnyOutline, target: Target) -> Pixels | 
         DecodeStopped: The request was cancelled; noticed before a turn, or before Pillow would have to decode anew.
     """
     if not isinstance(outline, jpeg.JpegOutline) or not target.as_array or outline.frame not in _FRAMES:
+        return None
+    if outline.scans and outline.cost > sorted((_QUICK_NS_PER_PIXEL * outline.width * outline.height, *_QUICK_NS))[1]:
         return None
     layout = _LAYOUTS.get((outline.mode or "", target.mode))
     if layout is None or not agrees():
