@@ -132,9 +132,7 @@ class ImageMediaIO(MediaIO[Picture]):
             array = turbo.decode(data, outline, self._target())
             if array is not None:
                 return array
-            pixels = raster.rasterise(data, outline, self._limits)
-            checkpoint()
-            return convert.finish(pixels, self._target())
+            return convert.finish(raster.rasterise(data, outline, self._limits), self._target())
         except (LazyMediaError, ImportError, MemoryError):
             raise
         except Exception as exc:
