@@ -134,6 +134,11 @@ def probe(data: bytes, limits: Limits | None = None) -> ImageHeader:
     outline = None if kind is None else FORMATS[kind](data, DEFAULT_LIMITS if limits is None else limits)
     if outline is None:
         raise refused(f"the {kind} header cannot be read" if kind else "not a supported picture format")
+    return describe(data, outline)
+
+
+def describe(data: bytes, outline: AnyOutline) -> ImageHeader:
+    """The public form of a header."""
     return ImageHeader(outline.format, outline.width, outline.height, outline.mode, orientation(data, outline))
 
 
@@ -142,6 +147,7 @@ __all__ = [
     "AnyOutline",
     "ImageHeader",
     "check_cost",
+    "describe",
     "early_exif",
     "orientation",
     "probe",

@@ -106,9 +106,17 @@ class ImageMediaIO(MediaIO[Picture]):
         self._check_size(len(data))
         _, outline = self._read(data)
         key = self._key_by_id(data, outline) if self._trust_id and outline is not None else None
+        changed = type(self).load_bytes is not ImageMediaIO.load_bytes  # by a subclass that may, for example, crop
         # Pillow keeps a pixel of RGB in four bytes, as it does RGBA.
         decoded_bytes = None if outline is None else 4 * outline.width * outline.height
-        return MediaRef(partial(self.load_bytes, data), data, self._spec, key=key, decoded_bytes=decoded_bytes)
+        return MediaRef(
+            partial(self.load_bytes, data),
+            data,
+            self._spec,
+            key=key,
+            decoded_bytes=decoded_bytes,
+            outline=None if outline is None or changed else partial(header.describe, data, outline),
+        )
 
     def judge_head(self, head: bytes, declared: int | None) -> bool:  # noqa: ARG002  # the header is enough
         """Judge a picture's size, scans and chunks as soon as its header is there. See `MediaIO.judge_head`."""
