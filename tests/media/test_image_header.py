@@ -64,6 +64,7 @@ def test_a_reference_gives_the_header_and_decodes_nothing(kind: str) -> None:
     assert not ref.is_decoded
     image = ref.decode()
     assert isinstance(image, Image.Image)
+    assert isinstance(header, ImageHeader)
     assert header.upright_size == image.size
     assert ref.probe() == header
     assert ref.map(lambda picture: picture).probe() is None

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from lazymedia.limits import Limits
 
+_CODEC: Final = 7.5
+"""Bytes a pixel: three planes of 8 bits, what Pillow copies out of them as RGB, and what dav1d adds."""
 _BRANDS: Final = frozenset({b"avif", b"avis"})
 _SUM: Final = 4
 """How many times a picture's pixels all coded parts may have: the picture, its alpha, a thumbnail, a gain map."""
@@ -51,11 +53,15 @@ class AvifOutline(Outline):
     orientation: What irot and imir say, as an EXIF orientation.
     exif: The EXIF item's content.
     exif_names: Offsets of the four letters that make items EXIF items.
+    stored: The mode in which Pillow makes it: "L", "RGB" or "RGBA".
+    codec: Bytes a pixel that the codec holds beside the pixels.
     """
 
     orientation: int
     exif: Span | None
     exif_names: tuple[int, ...]
+    stored: str = "RGB"
+    codec: float = _CODEC
 
     def metadata(self, data: bytes) -> Metadata:
         if self.exif is None:

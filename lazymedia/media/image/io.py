@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 from lazymedia.errors import LazyMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media.image import exif, header
+from lazymedia.media.image import exif, header, memory
 from lazymedia.media.image.outline import refused
 from lazymedia.media.io import MediaIO
 from lazymedia.media.ref import MediaRef
@@ -107,8 +107,9 @@ class ImageMediaIO(MediaIO[Picture]):
         _, outline = self._read(data)
         key = self._key_by_id(data, outline) if self._trust_id and outline is not None else None
         changed = type(self).load_bytes is not ImageMediaIO.load_bytes  # by a subclass that may, for example, crop
-        # Pillow keeps a pixel of RGB in four bytes, as it does RGBA.
-        decoded_bytes = None if outline is None else 4 * outline.width * outline.height
+        decoded_bytes = None
+        if outline is not None:
+            decoded_bytes = memory.decoded_bytes(data, outline, self._mode, as_array=self._output == "array")
         return MediaRef(
             partial(self.load_bytes, data),
             data,

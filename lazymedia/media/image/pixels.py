@@ -17,7 +17,7 @@ from lazymedia.media.stopping import checkpoint
 
 STEP: Final = 1 << 20
 """Bytes of coded pixels that are decoded between two checkpoints; some tens of milliseconds."""
-_STRIP: Final = 1 << 18
+_STRIP: Final = 1 << 16
 """Pixels of a strip."""
 _KEYED: Final = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N", "RGB"})
 """Modes without alpha in which one colour may be see-through."""
