@@ -1,4 +1,4 @@
-"""``python -m benchmarks.memory_of_pictures``: peak memory of decoding a picture beside the estimate, by format and mode.
+"""``python -m benchmarks.memory_of_pictures``: peak memory of decoding, and the estimate of it, by format and mode.
 
 Requests are held against `Limits.max_request_decoded_bytes` by the estimate. Its factors are in
 `lazymedia.media.image.memory`; measure again after an upgrade of Pillow. Each figure comes from a process of its own,
@@ -17,6 +17,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +49,18 @@ def _saved(kind: str, mode: str = "RGB", **options: Any) -> Callable[[int], byte
     return save
 
 
+def _heic(mode: str = "RGB", **options: Any) -> Callable[[int], bytes]:
+    def save(side: int) -> bytes:
+        import pillow_heif
+
+        buffer = io.BytesIO()
+        picture = pillow_heif.from_pillow(_photo(mode, max(side, 64)))
+        picture.save(buffer, quality=50, enc_params={"preset": "ultrafast"}, **options)
+        return buffer.getvalue()
+
+    return save
+
+
 def _png(bits: int, colour: int, channels: int, transparency: bytes = b"", *, interlaced: bool = False) -> Any:
     """A PNG of zeros, which Pillow does not write in every depth."""
 
@@ -69,7 +82,7 @@ def _gif_claim(side: int) -> bytes:
     return head + b"!\xf9\4\1\0\0\0\0" + b"," + struct.pack("<HHHHB", 0, 0, 1, 1, 0) + b"\2\2\x44\1\0;"
 
 
-CASES: Final[dict[str, Callable[[int], bytes]]] = {
+CASES: dict[str, Callable[[int], bytes]] = {
     "JPEG": _saved("JPEG"),
     "JPEG, grey": _saved("JPEG", "L"),
     "JPEG, CMYK": _saved("JPEG", "CMYK"),
@@ -114,6 +127,14 @@ CASES: Final[dict[str, Callable[[int], bytes]]] = {
     "TIFF, CMYK": _saved("TIFF", "CMYK"),
 }
 """A picture of each kind, of a side that is given."""
+if find_spec("pillow_heif") is not None:
+    CASES |= {
+        "HEIF": _heic(),
+        "HEIF, tiles": _heic(tile_size=512),
+        "HEIF, 4:4:4": _heic(chroma="444"),
+        "HEIF, alpha": _heic("RGBA"),
+        "HEIF, grey": _heic("L"),
+    }
 
 
 def _kib(field: str) -> int:
@@ -137,8 +158,12 @@ def _in_a_child(work: Callable[[], int]) -> int:
     return int(answer)
 
 
-def _grown(decode: Callable[[], Any]) -> int:
-    """Bytes by which resident memory grows at its peak; the payload was there before."""
+def _grown(touch: Callable[[], Any], decode: Callable[[], Any]) -> int:
+    """Bytes by which resident memory grows at its peak; the payload was there before.
+
+    A fork shares its libraries' memory until it uses them, which is done before.
+    """
+    touch()
     Path("/proc/self/clear_refs").write_text("5")
     before = _kib("VmRSS")
     kept = decode()
@@ -153,11 +178,11 @@ def measure(folder: Path) -> Iterator[tuple[str, str | None, int, int]]:
     limits = Limits(image_formats=tuple(FORMATS))
     for output in OUTPUTS:
         for mode in MODES:
-            image_io = ImageMediaIO(mode, output=output, limits=limits)  # type: ignore[arg-type]  # one of the two
-            for _ in range(3):
-                image_io.load_bytes(small)
+            image_io = ImageMediaIO(mode, output=output, limits=limits)
+            touch = partial(image_io.load_bytes, small)
+            touch()
             ref = image_io.load_bytes_ref(data)
-            yield output, mode, _in_a_child(partial(_grown, ref.decode)), ref.decoded_bytes or 0
+            yield output, mode, _in_a_child(partial(_grown, touch, ref.decode)), ref.decoded_bytes or 0
 
 
 def measured(name: str, side: int = SIDE) -> list[tuple[str, str | None, int, int]]:

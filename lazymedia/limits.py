@@ -40,8 +40,9 @@ class Limits:
     """The same for each encoded byte, in addition. Two seconds for each megabyte are 2,000."""
     max_image_chunks: int = 4_096
     """Chunks of a PNG; a million empty ones cost seconds before the first pixel."""
-    image_formats: tuple[str, ...] = ("JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP")
-    """Formats that are decoded at all, by Pillow's names. "TIFF" may be added; anything else is unknown."""
+    image_formats: tuple[str, ...] = ("JPEG", "PNG", "WEBP", "GIF", "AVIF", "HEIF", "BMP")
+    """Formats that are decoded at all, by Pillow's names; HEIF (HEIC) where pillow-heif is installed. "TIFF" may be
+    added; anything else is unknown."""
 
     max_download_bytes: int = 256 * MIB
     """Encoded bytes of one item from any source, for decoders that name no smaller cap."""

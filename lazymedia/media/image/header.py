@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media.image import avif, exif, jpeg, plain, png
+from lazymedia.media.image import avif, exif, heif, jpeg, plain, png
 from lazymedia.media.image.outline import check_size, refused
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ AnyOutline: TypeAlias = (
     | plain.BmpOutline
     | plain.TiffOutline
     | avif.AvifOutline
+    | heif.HeifOutline
 )
 
 FORMATS: Final[dict[str, Callable[[bytes, Limits], AnyOutline | None]]] = {
@@ -33,6 +34,7 @@ FORMATS: Final[dict[str, Callable[[bytes, Limits], AnyOutline | None]]] = {
     "WEBP": plain.webp,
     "GIF": plain.gif,
     "AVIF": avif.outline,
+    "HEIF": heif.outline,
     "BMP": plain.bmp,
     "TIFF": plain.tiff,
 }
@@ -53,7 +55,7 @@ class ImageHeader:
     """What the header of a picture says; nothing is decoded for it.
 
     Attributes:
-        format: "JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP" or "TIFF".
+        format: "JPEG", "PNG", "WEBP", "GIF", "AVIF", "HEIF", "BMP" or "TIFF".
         width: Pixels, as stored.
         height: Pixels, as stored.
         mode: Pillow's name of the stored layout ("RGB", "L", "P", ...); None where the header does not tell it.
@@ -81,7 +83,14 @@ def sniff(data: bytes) -> str | None:
         return "WEBP"
     if data.startswith(b"BM") and data[15:18] == b"\0\0\0":  # two letters are few; a header's size follows
         return "BMP"
-    return "AVIF" if avif.is_avif(data) else None
+    if avif.is_avif(data):
+        return "AVIF"
+    return "HEIF" if heif.is_heif(data) else None
+
+
+def readable(limits: Limits) -> tuple[str, ...]:
+    """The formats that an operator allows and this installation can read."""
+    return tuple(kind for kind in limits.image_formats if kind != "HEIF" or heif.is_available())
 
 
 def read_outline(data: bytes, limits: Limits) -> tuple[str | None, AnyOutline | None]:
@@ -91,7 +100,7 @@ def read_outline(data: bytes, limits: Limits) -> tuple[str | None, AnyOutline | 
         UnprocessableMediaError: Over a limit on size, scans, chunks or parts. No cause.
     """
     kind = sniff(data)
-    if kind is None or kind not in limits.image_formats:
+    if kind is None or kind not in limits.image_formats or (kind == "HEIF" and not heif.is_available()):
         return None, None
     outline = FORMATS[kind](data, limits)
     if outline is not None:
@@ -107,7 +116,7 @@ def check_cost(outline: AnyOutline, size: int, limits: Limits) -> None:
 
 def orientation(data: bytes, outline: AnyOutline) -> int:
     """How the stored pixels must be turned, 1 to 8."""
-    if isinstance(outline, avif.AvifOutline):
+    if isinstance(outline, avif.AvifOutline | heif.HeifOutline):
         return outline.orientation
     return exif.orientation(outline.metadata(data))
 
@@ -152,5 +161,6 @@ __all__ = [
     "orientation",
     "probe",
     "read_outline",
+    "readable",
     "sniff",
 ]

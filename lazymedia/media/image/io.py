@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 from lazymedia.errors import LazyMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media.image import exif, header, memory
+from lazymedia.media.image import exif, header, heif, memory
 from lazymedia.media.image.outline import refused
 from lazymedia.media.io import MediaIO
 from lazymedia.media.ref import MediaRef
@@ -136,7 +136,7 @@ class ImageMediaIO(MediaIO[Picture]):
         from lazymedia.media.image import convert, raster, turbo
 
         if outline is None:
-            raise self._unreadable(kind)
+            raise self._unreadable(kind, data)
         try:
             array = turbo.decode(data, outline, self._target())
             if array is not None:
@@ -193,11 +193,17 @@ class ImageMediaIO(MediaIO[Picture]):
 
         return Target(self._mode, self._background, as_array=self._output == "array")
 
-    def _unreadable(self, kind: str | None) -> LazyMediaError:
+    def _unreadable(self, kind: str | None, data: bytes) -> LazyMediaError:
         from PIL import UnidentifiedImageError
 
+        found = header.sniff(data)
+        if kind is None and found == "HEIF" and not heif.is_available():
+            error = refused("HEIF pictures (HEIC) are not supported here")
+            error.__cause__ = ImportError('pillow-heif is not installed: the extra "heif" of lazymedia')
+            return error
         if kind is None:
-            error = refused(f"not a supported picture format (supported: {', '.join(self._limits.image_formats)})")
+            supported = f"supported: {', '.join(header.readable(self._limits))}"
+            error = refused(f"not a supported picture format ({supported})")
             error.__cause__ = UnidentifiedImageError("no format's signature matches")
         else:
             error = refused(f"the header of the {kind} picture cannot be read")

@@ -136,7 +136,7 @@ class JpegOutline(Outline):
         )
 
     def layout(self, mode: str | None) -> tuple[str, int] | None:
-        """simplejpeg's name of a layout, and its channels, where it may decode this into an array of a mode."""
+        """The name of a layout in simplejpeg, and its channels, where it may decode this into an array of a mode."""
         if self.frame not in _QUICK_FRAMES:
             return None
         if self.scans and self.cost > sorted((_QUICK_NS_PER_PIXEL * self.width * self.height, *_QUICK_NS))[1]:

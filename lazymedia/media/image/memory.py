@@ -12,7 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
-from lazymedia.media.image import avif, header, jpeg, plain, png
+from lazymedia.media.image import avif, header, heif, jpeg, plain, png
 
 _STORED: Final = {"1": 1, "L": 1, "P": 1, "I;16": 2}
 """Bytes a pixel of Pillow's modes; four in all others."""
@@ -22,7 +22,7 @@ _WEBP: Final = 12.0
 _COEFFICIENTS: Final = 128
 """Bytes of a block of 64 samples; libjpeg keeps all of them where a JPEG has several scans."""
 _MARGIN: Final = 1.15
-_ALWAYS: Final = 3 << 19
+_ALWAYS: Final = 1 << 19
 """Bytes: the strips in which pixels are converted, and what codecs allocate at any size."""
 
 
@@ -55,12 +55,13 @@ def decoded_bytes(data: bytes, outline: header.AnyOutline, mode: str | None, *, 
     stored = _stored(outline)
     kept = _STORED.get(stored.mode, 4) + stored.mask
     result = _result(stored, mode, as_array=as_array)
-    copies = 1 if header.orientation(data, outline) == 1 else 2  # a turn makes another
+    turned = header.orientation(data, outline) != 1 and not isinstance(outline, heif.HeifOutline)
+    copies = 2 if turned else 1
     if as_array and isinstance(outline, jpeg.JpegOutline) and outline.layout(mode) and _has_simplejpeg():
         peak = max(stored.codec + result, result * copies)
     else:
         peak = max(stored.codec + kept, kept * copies, kept + result)
-    read = 0 if isinstance(outline, jpeg.JpegOutline | png.PngOutline | plain.GifOutline) else len(data)
+    read = len(data) if isinstance(outline, plain.WebpOutline | avif.AvifOutline | heif.HeifOutline) else 0
     return int(_MARGIN * peak * outline.width * outline.height) + read + _ALWAYS
 
 
@@ -96,6 +97,8 @@ def _stored(outline: header.AnyOutline) -> _Stored:
             return _Stored(mode, named, named and mode == "L", frame if frame < 1 else 0.0)
         case plain.WebpOutline(mode=str(mode)):
             return _Stored(mode, mode == "RGBA", codec=_WEBP - 4)
+        case heif.HeifOutline(mode=str(mode)):
+            return _Stored(mode, mode.endswith("A"), codec=outline.codec)
         case avif.AvifOutline() | plain.BmpOutline() | plain.TiffOutline():
             return _Stored(outline.stored, outline.stored.endswith("A"), codec=outline.codec)
     raise AssertionError(outline)

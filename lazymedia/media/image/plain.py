@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _RAMP: Final = bytes(grey for grey in range(256) for _ in range(3))
 _RGB: Final = 2
+_CMYK: Final = 5
 _YCBCR: Final = 6
 """Values of a TIFF's PhotometricInterpretation."""
 _MAX_GIF_BLOCKS: Final = 1 << 16
@@ -180,7 +181,7 @@ def bmp(data: bytes, _limits: Limits) -> BmpOutline | None:
     mode = {16: "RGB", 24: "RGB"}.get(bits)
     # Masks for the colours and one for alpha come with the longer headers.
     masked = bits == 32 and compression == 3 and size >= 56 and any(data[66:70])
-    stored = mode or ("P" if bits <= 8 else "RGBA" if masked else "RGB")
+    stored = mode or ("1" if bits == 1 else "P" if bits <= 8 else "RGBA" if masked else "RGB")
     # Pillow's decoder of runs collects the rows, one byte a pixel, before it makes a picture of them.
     coded = compression in {1, 2}
     return BmpOutline("BMP", width, height, mode, coded, stored, 2.0 if coded else 0.0)
@@ -212,7 +213,8 @@ def tiff(data: bytes, _limits: Limits) -> TiffOutline | None:
     if samples == 1 and photometric != _YCBCR:
         stored = "L" if bits <= 8 else "I;16" if bits <= 16 else "I"
     else:
-        stored = "RGBA" if samples == 2 or (samples == 4 and photometric == _RGB) else "RGB"
+        alpha = samples == 2 or (samples == 4 and photometric == _RGB)
+        stored = "RGBA" if alpha else "CMYK" if photometric == _CMYK else "RGB"
     codec = 0.0
     if exif.number(data, exif.COMPRESSION) not in {None, 1}:
         rows = min(exif.number(data, exif.ROWS_PER_STRIP) or height, height)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import BmpImagePlugin, Image, features
 
-from lazymedia.media.image import avif, exif, header, jpeg, plain, png, png_raster
+from lazymedia.media.image import avif, exif, header, heif, jpeg, plain, png, png_raster
 from lazymedia.media.image.outline import Metadata, check_size
 from lazymedia.media.image.pixels import blank, decode, opaque_of, steps, taken_from
 from lazymedia.media.stopping import checkpoint
@@ -72,6 +72,8 @@ def rasterise(data: bytes, outline: header.AnyOutline, limits: Limits) -> Raster
             raster = _webp(data, limits)
         case avif.AvifOutline():
             raster = _avif(data, outline, limits)
+        case heif.HeifOutline():
+            raster = Raster(_heif(data, limits), 1)
         case plain.TiffOutline():
             from lazymedia.media.image import tiff_raster
 
@@ -213,6 +215,25 @@ def _avif(data: bytes, outline: avif.AvifOutline, limits: Limits) -> Raster:
     turn = exif.orientation(Metadata(opened.info.get("exif")))
     opened.load()
     return Raster(taken_from(opened), turn)
+
+
+def _heif(data: bytes, limits: Limits) -> Image.Image:
+    """The primary picture, upright, by libheif. Pillow's registry of formats stays as it is."""
+    from pillow_heif import HeifFile
+
+    opened = HeifFile(data, remove_stride=False)
+    frame = opened[opened.primary_index]
+    width, height = frame.size
+    check_size(width, height, limits)
+    checkpoint()
+    pixels = frame.data
+    width, height = frame.size  # which may have changed
+    mode, stride = frame.mode, frame.stride
+    del opened, frame  # and with them the decoder's memory
+    check_size(width, height, limits)
+    image = blank(mode, (width, height))
+    image.frombytes(pixels, "raw", (mode, stride))
+    return image
 
 
 __all__ = ["MAX_RLE_PIXELS", "Raster", "next_canvas", "open_webp", "rasterise", "without_empty_alpha"]
