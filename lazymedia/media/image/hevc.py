@@ -20,7 +20,7 @@ _HEADER_BYTES: Final = 256
 def coded_size(configuration: bytes, stream: bytes | memoryview) -> tuple[int, int] | None:
     """The largest width and height among the sequence parameter sets of a configuration (``hvcC``) and of a stream.
 
-    None where there is no set, one is malformed, or the stream has too many units.
+    None where there is no set, one is malformed, or the stream is cut short or has too many units.
     """
     try:
         sizes = [_size(unit) for unit in (*_configured(configuration), *_sent(stream, (configuration[21] & 3) + 1))]
@@ -53,10 +53,12 @@ def _sent(stream: bytes | memoryview, length_bytes: int) -> list[bytes]:
     found: list[bytes] = []
     position = 0
     for _ in range(_MAX_UNITS):
-        if position + length_bytes >= len(stream):
+        if position == len(stream) and position:
             return found
         length = int.from_bytes(stream[position : position + length_bytes])
         position += length_bytes
+        if position + length > len(stream):  # libheif would make a picture of what is there
+            raise ValueError("a unit that ends early")
         if stream[position] >> 1 & 0x3F == _PARAMETERS:
             found.append(bytes(stream[position : position + min(length, _HEADER_BYTES)]))
         position += length
