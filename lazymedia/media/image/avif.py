@@ -139,6 +139,8 @@ def check_coded(
         if coded is None:
             return False
         check_size(*coded, limits)
+        if coded[0] * coded[1] > max(pixels * 11 // 10, _SMALL):  # codecs round sides up
+            raise refused("one of the parts of a picture codes more pixels than the picture has")
         total += coded[0] * coded[1]
     if total > allowed:
         raise refused(f"the parts of a picture of this size may have {allowed} pixels at most")

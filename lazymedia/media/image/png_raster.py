@@ -37,17 +37,21 @@ def _inflated(data: bytes, outline: png.PngOutline, mode: str, packing: str) -> 
     would be written last is marked before and looked at afterwards. A picture that looks like the mark there is
     decoded once more, over another mark.
     """
-    view = memoryview(data)
     place, size = _written_last(outline)
     for pattern in (b"\x5a", b"\xa5"):
         image = blank(mode, (outline.width, outline.height))
         mark = Image.frombytes(mode, size, pattern * len(blank(mode, size).tobytes()))
         image.paste(mark, place)
-        pieces = (piece for span in outline.pixels for piece in steps(view[slice(*span)]))
-        decode(image, pieces, "zip", (packing, int(outline.interlaced)))
+        _inflate(data, outline, image, packing)
         if region(image, place, size).tobytes() != mark.tobytes():
             return image
     raise ValueError("fewer rows of pixels than the header says")
+
+
+def _inflate(data: bytes, outline: png.PngOutline, image: Image.Image, packing: str) -> None:
+    view = memoryview(data)
+    pieces = (piece for span in outline.pixels for piece in steps(view[slice(*span)]))
+    decode(image, pieces, "zip", (packing, int(outline.interlaced)))
 
 
 def _written_last(outline: png.PngOutline) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -80,7 +84,8 @@ def _transparency(image: Image.Image, data: bytes, chunk: bytes, outline: png.Pn
         raise ValueError("tRNS is too short for a colour")
     key = tuple(int.from_bytes(chunk[at : at + 2]) for at in range(0, size, 2))
     if outline.colour == 2 and outline.bits == 16:
-        lower = _inflated(data, outline, "RGB", "RGB;16L")
+        lower = blank("RGB", image.size)
+        _inflate(data, outline, lower, "RGB;16L")
         upper_key = tuple(value >> 8 for value in key)
         image.info["transparency"] = upper_key
         return opaque_but(image, (image, upper_key), (lower, tuple(value & 255 for value in key)))
