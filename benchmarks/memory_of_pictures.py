@@ -198,7 +198,9 @@ def measured(name: str, side: int = SIDE) -> list[tuple[str, str | None, int, in
             cwd=Path(__file__).parents[1],
         )
     rows = (line.split() for line in done.stdout.splitlines())
-    return [(output, None if mode == "None" else mode, int(peak), int(told)) for output, mode, peak, told in rows]
+    return [
+        (output, None if mode == "None" else mode, int(peak), int(estimate)) for output, mode, peak, estimate in rows
+    ]
 
 
 def main() -> None:
@@ -221,10 +223,10 @@ def main() -> None:
         if not name.startswith(arguments.only or ""):
             continue
         cells = []
-        for _, _, peak, told in measured(name, arguments.side):
-            wrong = not 1.0 <= told / peak <= 1.6
+        for _, _, peak, estimate in measured(name, arguments.side):
+            wrong = not 1.0 <= estimate / peak <= 1.6
             outside += wrong
-            cells.append(f"{peak / pixels:.1f}/{told / pixels:.1f}{'!' if wrong else ''}")
+            cells.append(f"{peak / pixels:.1f}/{estimate / pixels:.1f}{'!' if wrong else ''}")
         rows.append((name, *cells))
     print(table(rows))
     print(f"estimates outside 1.0 to 1.6 of what was measured: {outside}")

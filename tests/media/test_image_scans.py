@@ -150,3 +150,18 @@ def test_a_cancelled_decode_of_one_scan_stops_at_the_next_megabyte() -> None:
     plain = Image.new("RGB", image.size)
     plain.frombytes(data, "jpeg", ("RGB", ""))
     assert image.tobytes() == plain.tobytes()
+
+
+@pytest.mark.parametrize("output", ["pil", "array"])
+def test_a_cancelled_decode_of_a_png_stops_at_the_next_megabyte_or_strip(output: Literal["pil", "array"]) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (1200, 1000, 3), dtype=np.uint8)
+    data = pictures.encode(noise, "PNG", compress_level=0)
+    image_io = ImageMediaIO("RGBA", output=output)
+    with stopping_when(whole := After(10**9)):
+        pixels = image_io.load_bytes(data)
+    assert np.array_equal(np.asarray(pixels)[..., :3], noise)
+    assert whole.calls > 20, "some for the file, and one for each strip of the conversion"
+    for allowed in (2, whole.calls - 2):
+        with stopping_when(stop := After(allowed)), pytest.raises(DecodeStopped):
+            image_io.load_bytes(data)
+        assert stop.calls == allowed + 1

@@ -1,7 +1,7 @@
 """The boxes of an AVIF: declared size, turns, the sizes really coded, and where EXIF lies.
 
 A still picture is the primary item of the ``meta`` box (ISO/IEC 23008-12); an animation is a track of the ``moov``
-box, and may do without items. Turns are told by ``irot`` and ``imir`` alone: the format's rules make EXIF's orientation
+box, and may do without items. Only ``irot`` and ``imir`` turn it: the format's rules make EXIF's orientation
 a mere note.
 """
 

@@ -2,7 +2,7 @@
 
 The picture is the primary item of the ``meta`` box, coded in one piece (``hvc1``) or as a grid of tiles (ISO/IEC
 23008-12, 6.6.2.3); alpha is an auxiliary item. Sequences and bursts are read for that picture. Other codecs and
-derivations are not read. Turns are told by ``irot`` and ``imir`` alone, as in an AVIF, and libheif applies them.
+derivations are not read. Only ``irot`` and ``imir`` turn it, as in an AVIF, and libheif applies them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HeifOutline(Outline):
 
 
 def is_heif(data: bytes) -> bool:
-    """Whether a payload's first box names HEIF as its main brand. An AVIF may do so too, and is told before."""
+    """Whether a payload's first box names HEIF as its main brand. An AVIF may do so too: see `is_avif` first."""
     return data[4:8] == b"ftyp" and data[8:12] in BRANDS
 
 
