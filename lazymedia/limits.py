@@ -48,10 +48,17 @@ class Limits:
     """Scans of a progressive JPEG. Each costs a pass over all pixels; libjpeg-turbo's author names counting as the
     cure.
     """
+    max_image_ns_per_pixel: int = 60
+    """Nanoseconds of decoding, by an estimate from the header, that a JPEG may take for each pixel. An ordinary picture
+    takes 5, a progressive one 20; a second for each 10 megapixels is 100. Without it, 910 bytes of arithmetic coding
+    take 12 s."""
+    max_image_ns_per_byte: int = 1_500
+    """The same for each encoded byte, in addition. Two seconds for each megabyte are 2,000."""
     max_image_chunks: int = 4_096
     """Chunks of a PNG; a million empty ones cost seconds before the first pixel."""
-    image_formats: tuple[str, ...] = ("JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP")
-    """Formats that are decoded at all, by Pillow's names. "TIFF" may be added; anything else is unknown."""
+    image_formats: tuple[str, ...] = ("JPEG", "PNG", "WEBP", "GIF", "AVIF", "HEIF", "BMP")
+    """Formats that are decoded at all, by Pillow's names; HEIF (HEIC) where pillow-heif is installed. "TIFF" may be
+    added; anything else is unknown."""
 
     max_download_bytes: int = 256 * MIB
     """Encoded bytes of one item from any source, for decoders that name no smaller cap."""

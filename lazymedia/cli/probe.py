@@ -109,10 +109,10 @@ def _header(decoder: MediaIO[Any], modality: str, data: bytes) -> dict[str, Any]
     try:
         if modality == "image":
             return asdict(probe(data))
-        outline = decoder.load_bytes_ref(data).outline()
+        found = decoder.load_bytes_ref(data).probe()
     except UnprocessableMediaError:
         return None
-    return None if outline is None else asdict(outline)
+    return None if found is None else asdict(found)
 
 
 def _picture(header: Mapping[str, Any]) -> str:

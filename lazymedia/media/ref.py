@@ -40,7 +40,7 @@ class MediaRef(Generic[T]):
         key: The identity, where it is already known. Otherwise `derive_media_key` of data and spec, which reads the
             payload: build references of large payloads in a worker thread.
         decoded_bytes: Memory that the media will take, where the header tells it; see the property.
-        outline: Called without arguments to tell of the media what can be told without decoding; see the method.
+        outline: Called without arguments by `probe`.
     """
 
     __slots__ = (
@@ -123,9 +123,12 @@ class MediaRef(Generic[T]):
         cell = self._cell
         return self._decoded is not None or (cell is not None and cell.decoded is not None)
 
-    def outline(self) -> Any | None:
-        """What is known of the media without decoding them, in a form of their decoder's. None where nothing is: the
-        decoder has no such form, the payload does not tell, or this was made by `map`, which may change what is told.
+    def probe(self) -> Any | None:
+        """What the payload's header says of the media; nothing is decoded.
+
+        An `ImageHeader`, a `VideoMetadata` or an `AudioHeader`, or what a decoder of your own gives. None where it is
+        not known: the header cannot be read or does not say it, this reference was released or pickled, or it was made
+        by `map`, which may change it.
 
         Reads the payload's headers, which may take some milliseconds: call it in a worker thread.
 
@@ -135,6 +138,10 @@ class MediaRef(Generic[T]):
         outline = self._outline
         with self._remarking():
             return None if outline is None else outline()
+
+    def outline(self) -> Any | None:
+        """The former name of `probe`."""
+        return self.probe()
 
     def decode(self) -> T:
         """The media. Decodes if no handle of this reference has; otherwise returns what was decoded.

@@ -56,7 +56,7 @@ class VideoProcessorItems(ModalityDataItems[Any]):
     def get_metadata(self, index: int) -> Metadata | None:
         """What is known of one video, None where nothing is.
 
-        Of a reference that is not decoded yet, what its payload tells without decoding (`MediaRef.outline`): equal to
+        Of a reference that is not decoded yet, what its payload tells without decoding (`MediaRef.probe`): equal to
         what the decode will tell, but for a frame that turns out to be broken, a turn that only the stream's own
         messages tell, and a container that lies about the size. Where the payload does not tell, this
         video is decoded, and none of its siblings.
@@ -90,7 +90,7 @@ class VideoProcessorItems(ModalityDataItems[Any]):
 
     def _outline(self, index: int) -> VideoMetadata | None:
         raw = self.get_raw(index)
-        found = raw.outline() if isinstance(raw, MediaRef) and not raw.is_decoded else None
+        found = raw.probe() if isinstance(raw, MediaRef) and not raw.is_decoded else None
         return found if isinstance(found, VideoMetadata) else None
 
     def _parts(self, index: int) -> tuple[Any, Metadata | None]:
