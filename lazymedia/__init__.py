@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         UnprocessableMediaError,
         UpstreamError,
     )
-    from lazymedia.fetch import DownloadCache, MediaConnector, get_connector, register_connector
+    from lazymedia.fetch import DownloadCache, GuardedTransport, MediaConnector, get_connector, register_connector
     from lazymedia.identity import MultiModalHasher
     from lazymedia.limits import Limits
     from lazymedia.media import DecodeSpec, MediaIO, MediaRef, checkpoint, derive_media_key
@@ -82,7 +82,7 @@ _HOMES: Final = {
         "UnprocessableMediaError",
         "UpstreamError",
     ),
-    "lazymedia.fetch": ("DownloadCache", "MediaConnector", "get_connector", "register_connector"),
+    "lazymedia.fetch": ("DownloadCache", "GuardedTransport", "MediaConnector", "get_connector", "register_connector"),
     "lazymedia.identity": ("MultiModalHasher",),
     "lazymedia.limits": ("Limits",),
     "lazymedia.media": ("DecodeSpec", "MediaIO", "MediaRef", "checkpoint", "derive_media_key"),
@@ -118,6 +118,7 @@ __all__ = [
     "DecoderCrashedError",
     "DownloadCache",
     "FetchTimeoutError",
+    "GuardedTransport",
     "ImageMediaIO",
     "ImageProcessorItems",
     "LazyMediaError",

@@ -28,7 +28,7 @@ from lazymedia.fetch.disk_cache import DownloadCache
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloaded, Downloader
 from lazymedia.fetch.flights import Flights, Judge
-from lazymedia.fetch.http import make_ssl_context, open_pool
+from lazymedia.fetch.guarded import make_ssl_context, open_transport
 from lazymedia.fetch.local_file import LocalRoot
 from lazymedia.fetch.making import TwoOfOne, checked, from_data_url, from_file, judge_of, make_ref, of_download
 from lazymedia.fetch.own_addresses import own_addresses
@@ -140,7 +140,7 @@ class MediaConnector(AsyncContextManagerMixin):
     @asynccontextmanager
     async def _open_transport(self, policy: AddressPolicy, files: CapacityLimiter) -> AsyncIterator[Transport]:
         ssl_context = await run_in_thread(make_ssl_context, files)  # reads the machine's certificates
-        async with open_pool(Resolver(policy, limits=self._limits), self._limits, ssl_context) as transport:
+        async with open_transport(Resolver(policy, limits=self._limits), self._limits, ssl_context) as transport:
             yield transport
 
     async def fetch_image(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:

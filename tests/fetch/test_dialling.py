@@ -15,7 +15,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from lazymedia.errors import FetchTimeoutError, NotAllowedError, UpstreamError
 from lazymedia.fetch import MediaConnector
 from lazymedia.fetch.address import AddressPolicy, Verdict
-from lazymedia.fetch.http import MAX_DIALS, _JudgedNetwork
+from lazymedia.fetch.guarded import MAX_DIALS, _GuardedNetwork
 from lazymedia.fetch.own_addresses import own_addresses
 from lazymedia.fetch.resolve import Resolver
 from lazymedia.limits import Limits
@@ -275,4 +275,4 @@ async def test_a_host_that_is_not_on_the_list_is_not_even_looked_up() -> None:
 async def test_unix_sockets_are_not_dialled() -> None:
     resolver = Resolver(AddressPolicy.of((), (80,)), Names())
     with pytest.raises(NotAllowedError):
-        await _JudgedNetwork(resolver, RecordingNetwork(), 1).connect_unix_socket("/run/docker.sock")
+        await _GuardedNetwork(resolver, RecordingNetwork(), 1).connect_unix_socket("/run/docker.sock")

@@ -242,7 +242,7 @@ async def test_chat_requests_whose_names_hang_keep_no_other_name_from_being_look
     async def refuse(*_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr("lazymedia.fetch.sockets.SocketNetwork.connect_tcp", refuse)
+    monkeypatch.setattr("httpcore2.AnyIOBackend.connect_tcp", refuse)
     async with MediaConnector(limits=limits) as media, anyio.create_task_group() as nursery:
         for letter in "abcd":
             nursery.start_soon(chat, media, letter)
