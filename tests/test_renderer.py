@@ -605,9 +605,10 @@ async def test_none_stands_for_no_items_and_no_uuids() -> None:
 async def test_a_long_conversation_is_refused_before_its_template_and_its_downloads() -> None:
     async with MediaServer({"/a.png": make_image(30, 20)}) as server, opened() as renderer:
         messages = ask(server.url("/a.png"))
-        for more in ([{"role": "user", "content": "x" * 600_000}], [{"role": "user", "content": "hi"}] * 300_000):
+        tool = {"type": "function", "function": {"name": "f", "description": "x" * 600_000}}
+        for more, tools in (([{"role": "user", "content": "x" * 600_000}], None), ([], [tool])):
             with pytest.raises(PayloadTooLargeError, match="characters is too long"):
-                await renderer.render_chat([*messages, *more])
+                await renderer.render_chat([*messages, *more], tools=tools)
 
         assert not server.hits
 
