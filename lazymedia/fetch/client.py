@@ -53,7 +53,8 @@ class ClientTransport:
             address = literal_address(url.host)
             self._policy.admit(url.host, url.port, [] if address is None else [address])
         lib = self._library
-        dropped = (lib.NetworkError, lib.RemoteProtocolError)  # which of the two a closed connection is, differs
+        # Which of the two a closed connection is, differs between transports.
+        dropped = (lib.NetworkError,) if self._policy is None else (lib.NetworkError, lib.RemoteProtocolError)
         garbled = (lib.HTTPError, lib.InvalidURL, lib.StreamError)
         with short_records(), translated(lib.TimeoutException, dropped, garbled):
             request = lib.Request(

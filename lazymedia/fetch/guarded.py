@@ -175,7 +175,7 @@ class PoolTransport(httpx2.AsyncBaseTransport):
     async def _send(self, request: httpx2.Request) -> tuple[Connection[_GuardedStream], httpcore2.Response]:
         """The response to a request. One that meets a connection which was closed while it was kept is sent anew."""
         url = request.url
-        origin = Origin(url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
+        origin = Origin(url.scheme, url.raw_host.decode("ascii"), url.port or (443 if url.scheme == "https" else 80))
         if origin.scheme not in {"http", "https"}:
             raise httpcore2.UnsupportedProtocol(f"unsupported protocol {origin.scheme!r}")
         sent = httpcore2.Request(

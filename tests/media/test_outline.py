@@ -244,6 +244,5 @@ def test_the_outline_of_a_picture_is_its_header(kind: str) -> None:
 
 
 def test_what_is_no_picture_has_no_outline() -> None:
-    assert ImageMediaIO().load_bytes_ref(b"hello").outline() is None
-    with pytest.raises(UnprocessableMediaError, match="header"):
-        ImageMediaIO().load_bytes_ref(b"\x89PNG\r\n\x1a\n").outline()
+    for payload in (b"hello", b"\x89PNG\r\n\x1a\n"):
+        assert ImageMediaIO().load_bytes_ref(payload).outline() is None
