@@ -20,7 +20,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, final
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, TypeVar, final
 
 import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 @final
@@ -115,6 +117,27 @@ class Hop(Generic[T]):
             del outcome  # see Failed.unwrap
 
 
+def frees_when_cancelled(fn: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let a coroutine function that is cancelled free its payloads at once.
+
+    On asyncio, anyio 4.16 leaves the cancellation of a task group's child in a reference cycle with all frames that it
+    went through (its ``task_done`` keeps the exception that it caught in a local variable), so that what they hold
+    waits for the garbage collector.
+    """
+
+    @wraps(fn)
+    async def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        call = fn(*args, **kwargs)
+        del args, kwargs
+        try:
+            return await call
+        except anyio.get_cancelled_exc_class() as error:
+            traceback.clear_frames(error.__traceback__)  # its __context__ may belong to a task that goes on
+            raise
+
+    return wrapper
+
+
 @final
 class Child:
     """A task in a nursery, which can be waited for and cancelled on its own. Start children with this and not with
@@ -139,18 +162,7 @@ class Child:
         self, nursery: TaskGroup, fn: Callable[..., Coroutine[Any, Any, object]], *args: Any, name: str | None = None
     ) -> None:
         self._scope = anyio.CancelScope()
-        self._handle = nursery.start_soon(self._run, fn, args, name=name or getattr(fn, "__qualname__", None))
-
-    async def _run(self, fn: Callable[..., Coroutine[Any, Any, object]], args: tuple[Any, ...]) -> None:
-        with self._scope as scope:
-            try:
-                await fn(*args)
-            except BaseException:
-                scope.shield = True
-                scope.cancel()
-                raise
-        if scope.cancelled_caught:  # perhaps a cancellation of the nursery
-            await anyio.lowlevel.checkpoint_if_cancelled()
+        self._handle = nursery.start_soon(_run, self._scope, fn, args, name=name or getattr(fn, "__qualname__", None))
 
     async def wait(self) -> None:
         """Wait until it has ended, however it ends. Being cancelled here does not cancel it."""
@@ -159,6 +171,20 @@ class Child:
     def cancel(self) -> None:
         """Cancel it, unless it has ended."""
         self._scope.cancel()
+
+
+async def _run(scope: anyio.CancelScope, fn: Callable[..., Coroutine[Any, Any, object]], args: tuple[Any, ...]) -> None:
+    with scope:
+        try:
+            await fn(*args)
+        except BaseException as error:
+            traceback.clear_frames(error.__traceback__)  # see frees_when_cancelled; this frame empties itself
+            del fn, args
+            scope.shield = True
+            scope.cancel()
+            raise
+    if scope.cancelled_caught:  # perhaps a cancellation of the nursery
+        await anyio.lowlevel.checkpoint_if_cancelled()
 
 
 @asynccontextmanager
@@ -264,6 +290,7 @@ __all__ = [
     "Outcome",
     "Stopped",
     "Value",
+    "frees_when_cancelled",
     "in_hop",
     "open_nursery",
     "run_in_thread",

@@ -38,7 +38,7 @@ from lazymedia.fetch.resolve import Resolver
 from lazymedia.fetch.slots import ByteBudget
 from lazymedia.fetch.transport import Transport
 from lazymedia.fetch.url import DataUrl, FileUrl, HttpUrl, parse_url
-from lazymedia.hops import open_nursery, run_in_thread
+from lazymedia.hops import frees_when_cancelled, open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import Kept, MediaIO, MediaRef, kept_by
 from lazymedia.owners import Home, shutting_down
@@ -176,6 +176,7 @@ class MediaConnector(AsyncContextManagerMixin):
         """A reference to the audio at ``url``, within ``limits.audio_timeout``. Raises what `load_from_url` does."""
         return await self._loaded(url, media_io, self._limits.audio_timeout)
 
+    @frees_when_cancelled
     async def fetch_video_and_audio(
         self, url: str, video_io: MediaIO[V], audio_io: MediaIO[A]
     ) -> tuple[MediaRef[V], MediaRef[A]]:
@@ -197,6 +198,7 @@ class MediaConnector(AsyncContextManagerMixin):
         ref = await self.load_from_url(url, media_io, fetch_timeout=seconds)
         return checked(f"{type(self).__name__}.load_from_url", ref)
 
+    @frees_when_cancelled
     async def load_from_url(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None = None) -> MediaRef[T]:
         """A reference to the media at ``url``; nothing is decoded. All ``fetch_*`` go through here.
 
@@ -222,6 +224,7 @@ class MediaConnector(AsyncContextManagerMixin):
         self.refuse_if_not_open()
         return await run_owned(partial(self._load, url, media_io, fetch_timeout))
 
+    @frees_when_cancelled
     async def build_ref(self, data: bytes, media_io: MediaIO[T]) -> MediaRef[T]:
         """A reference to a payload that is already here, keyed in a worker thread. For subclasses.
 

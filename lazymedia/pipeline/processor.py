@@ -24,7 +24,7 @@ from anyio import CapacityLimiter
 
 from lazymedia.cache import CacheStats, ProcessorCache
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.hops import Child, open_nursery, run_in_thread
+from lazymedia.hops import Child, frees_when_cancelled, open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.ref import MediaRef
 from lazymedia.owners import BlockingCalls, shutting_down
@@ -218,6 +218,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         """
         self._admit(inputs)
         forked = inputs.fork()
+        del inputs  # a cancellation may keep this frame, see frees_when_cancelled
         self._remember(forked)
         state: MultiModalApplyState | None = None
         try:
@@ -232,11 +233,13 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             forked.mm_data_items.release()
             if state is not None:
                 self._open.discard(state)
+            del forked, state
             if self._phases.closed and not self._open:
                 self._quiet.set()
         if nursery.cancel_scope.cancelled_caught:
             raise shutting_down("processor")
 
+    @frees_when_cancelled
     async def apply(self, inputs: ProcessorInputs) -> MultiModalInputs:
         """One request from beginning to end. See `open_apply` and the steps for what it raises."""
         async with self.open_apply(inputs) as state:
