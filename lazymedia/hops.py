@@ -149,7 +149,7 @@ class Child:
     `Task.cancel` from outside is lost, `asyncio.timeout` makes a TimeoutError of it, or the task goes on. (Next to
     https://github.com/agronholm/anyio/issues/1214, which covers scopes of one task.) Here each child has an outermost
     scope of its own, which is cancelled and shielded before it is left by an exception: such a scope makes its calls
-    itself. ``test_a_childs_scope_takes_back_no_cancellation_of_its_host`` fails without.
+    itself. ``tests/pipeline/test_native_cancel.py`` fails without.
 
     Args:
         nursery: Where it runs.

@@ -90,7 +90,7 @@ class Cell(Generic[T]):
     def operation(self) -> Cell[Any]:
         """The cell whose decode comes first: of mapped references, that of the parent they wait for."""
         cell: Cell[Any] = self
-        while cell.decoded is None and (parent := cell._parent) is not None and parent.decoded is None:  # noqa: SLF001
+        while cell.decoded is None and (parent := cell._parent) is not None and parent.decoded is None:
             cell = parent
         return cell
 

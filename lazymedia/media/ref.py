@@ -224,7 +224,7 @@ class MediaRef(Generic[T]):
         spec = self._spec.extend(**settings) if settings else self._spec
         key = derive_media_key(self._key, spec) if settings else self._key
         mapped: MediaRef[U] = MediaRef.__new__(MediaRef)
-        cell = Cell(partial(_transformed, transform, parent), parent=parent._cell)
+        cell = Cell(partial(_transformed, transform, parent), parent=parent._cell)  # noqa: SLF001  # this module's own class
         mapped._set(cell, self._data, spec, key, self._decoded_bytes)
         return mapped
 

@@ -91,15 +91,15 @@ async def test_a_picture_that_came_goes_with_its_request_while_another_is_awaite
     for native in ways(anyio_backend):
         async with served() as (at, renderer):
             with without_collector():
-                async with running(lambda: renderer.render_chat(ask(at.came, at.silent)), native) as request_:  # noqa: B023
+                async with running(lambda: renderer.render_chat(ask(at.came, at.silent)), native) as request_:
                     await at.asked.wait()
-                    await until_it_came(lambda: at.server.hits["/a.png"])  # noqa: B023
+                    await until_it_came(lambda: at.server.hits["/a.png"])
                     request_.cancel()
                 assert request_.was_cancelled
 
 
 async def test_it_goes_with_a_request_in_a_task_group_that_is_cancelled() -> None:
-    """On asyncio anyio keeps each cancelled child's exception in a cycle, and with it all frames that it went through."""
+    """On asyncio anyio keeps a cancelled child's exception in a cycle, and with it all frames that it went through."""
     async with served() as (at, renderer):
         with without_collector():
             async with anyio.create_task_group() as nursery:
