@@ -119,7 +119,7 @@ async def test_calls_before_entering_are_the_callers_mistake() -> None:
 
 @BOTH
 def test_blocking_calls_before_entering_are_the_callers_mistake(backend: str) -> None:
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         **sync_connector_calls(SyncMediaConnector(backend=backend)),
         **sync_renderer_calls(SyncRenderer(hf_processor(), backend=backend)),
         "apply_blocking": lambda: make_processor_owner().apply_blocking(None),  # type: ignore[arg-type]  # never read
