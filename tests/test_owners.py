@@ -170,7 +170,7 @@ class GatedTemplates(WatchedInfo):
 
 @pytest.mark.parametrize("url", ["data:,payload", "http"])
 @pytest.mark.parametrize("lends", [False, True], ids=["its own connector", "a connector of the caller's"])
-async def test_a_request_at_its_template_when_the_renderer_is_left_is_told_so(url: str, lends: bool) -> None:
+async def test_a_request_at_its_template_when_the_renderer_is_left_raises_its_error(url: str, lends: bool) -> None:
     info = GatedTemplates()
     errors: list[BaseException | None] = []
     async with MediaServer({"/a.png": make_image(8, 8)}) as server, MediaConnector(allowed_networks=LOOPBACK) as media:
@@ -188,7 +188,7 @@ async def test_a_request_at_its_template_when_the_renderer_is_left_is_told_so(ur
     assert [type(error) for error in errors] == [OverloadedError]
 
 
-async def test_a_request_that_fetches_when_the_renderer_is_left_is_told_so() -> None:
+async def test_a_request_that_fetches_when_the_renderer_is_left_raises_its_error() -> None:
     asked = anyio.Event()
     errors: list[BaseException | None] = []
 
