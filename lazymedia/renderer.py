@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, final
+from weakref import WeakSet
 
 from anyio import CapacityLimiter
 
@@ -22,7 +23,7 @@ from lazymedia.chat.fetching import fetch_parts
 from lazymedia.chat.messages import MediaPart, parse_chat, parse_tools
 from lazymedia.errors import BadRequestError, UnprocessableMediaError
 from lazymedia.fetch import DownloadCache, MediaConnector, get_connector
-from lazymedia.hops import run_in_thread
+from lazymedia.hops import frees_when_cancelled, run_in_thread
 from lazymedia.limits import Limits
 from lazymedia.models import processing_info
 from lazymedia.pipeline import MultiModalProcessor
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 _TEMPLATES: Final = 4
 """Chat templates that are rendered at once; each takes well under a millisecond."""
+
+_entered_by_renderers: Final[WeakSet[MediaConnector]] = WeakSet()
+"""Connectors that a renderer has entered and will leave."""
 
 
 @final
@@ -53,6 +57,7 @@ class Renderer:
         self._trust_uuids = trust_uuids
         self._templates = CapacityLimiter(_TEMPLATES)
 
+    @frees_when_cancelled
     async def render_chat(
         self,
         messages: Iterable[Any],
@@ -123,6 +128,7 @@ class Renderer:
             prompt, data, seconds, uuids, media_io_kwargs, mm_processor_kwargs, skip_mm_cache, cache_scope
         )
 
+    @frees_when_cancelled
     async def render(
         self,
         prompt: str,
@@ -269,8 +275,9 @@ async def open_renderer(
     Args:
         processor: A Hugging Face processor, the path of one that was saved, or a `ProcessingInfo`.
         cache_bytes: Capacity of the processed-output cache; 0 keeps nothing.
-        connector: What fetches: None for `MediaConnector`, an instance (entered here unless it is already), or the name
-            under which a connector was registered.
+        connector: What fetches: None for `MediaConnector`, an instance, or the name under which a connector was
+            registered. An instance that is open already is used and stays open, and can be shared by renderers of one
+            loop; another is entered here, for this renderer alone.
         limits: See `Limits`; not for a `ProcessingInfo`, which has its own. A connector's instance has its own besides.
         warm_up: Process a dummy request in the ``"background"`` before any other, ``"await"`` it here, or not at all.
         media_io_kwargs: Default options of the decoders, by modality; not for a `ProcessingInfo`, which has its own.
@@ -288,6 +295,7 @@ async def open_renderer(
 
     Raises:
         ValueError: Arguments that exclude each other. The caller's fault.
+        RuntimeError: The connector is open in another loop, or was entered by another renderer. The caller's fault.
     """
     # Loads transformers and the processor's files, where it was given by its path.
     info = await run_in_thread(partial(_info, processor, media_io_kwargs, limits), CapacityLimiter(1))
@@ -303,7 +311,16 @@ async def open_renderer(
         options["download_cache"] = download_cache
     async with AsyncExitStack() as stack:
         opened = _connector(connector, limits, options)
-        if not opened.is_open:
+        if opened in _entered_by_renderers:
+            raise RuntimeError(
+                "this connector is open in another renderer, which will close it; "
+                "give it an async with block of its own, around both renderers"
+            )
+        if opened.is_open:
+            opened.refuse_if_not_open()  # it may belong to another loop
+        else:
+            _entered_by_renderers.add(opened)
+            stack.callback(_entered_by_renderers.discard, opened)
             await stack.enter_async_context(opened)
         cache: ProcessorCache[Any] | None = (
             ProcessorCache(cache_bytes, share_tensors=share_tensors) if cache_bytes else None

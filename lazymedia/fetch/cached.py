@@ -28,7 +28,7 @@ from lazymedia.fetch.download import Downloaded, Downloader
 from lazymedia.fetch.ranges import Conditions
 from lazymedia.fetch.transport import literal_address
 from lazymedia.fetch.url import HttpUrl, parse_url
-from lazymedia.hops import run_in_thread
+from lazymedia.hops import Child, run_in_thread
 from lazymedia.limits import Limits
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class CachedDownloads:
         if downloaded.is_kept or next(downloaded.takers) or self._storing >= _MAX_STORING:
             return
         self._storing += 1
-        self._nursery.start_soon(self._store, url, downloaded)
+        Child(self._nursery, self._store, url, downloaded)
 
     async def _store(self, url: HttpUrl, downloaded: Downloaded) -> None:
         put = partial(

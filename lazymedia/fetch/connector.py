@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeVar, final
 
 from anyio import AsyncContextManagerMixin, CapacityLimiter
 
-from lazymedia.errors import FetchTimeoutError, NotAllowedError, OverloadedError
+from lazymedia.errors import FetchTimeoutError, NotAllowedError
 from lazymedia.fetch.address import AddressPolicy
 from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.cached import CachedDownloads
@@ -38,9 +38,10 @@ from lazymedia.fetch.resolve import Resolver
 from lazymedia.fetch.slots import ByteBudget
 from lazymedia.fetch.transport import Transport
 from lazymedia.fetch.url import DataUrl, FileUrl, HttpUrl, parse_url
-from lazymedia.hops import open_nursery, run_in_thread
+from lazymedia.hops import frees_when_cancelled, open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import Kept, MediaIO, MediaRef, kept_by
+from lazymedia.owners import Home, shutting_down
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -105,9 +106,23 @@ class MediaConnector(AsyncContextManagerMixin):
         self._cache = download_cache
         self._kept = Kept()
         self._entered: _Entered | None = None
+        self._is_in_use = self._was_left = False
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncIterator[Self]:
+        if self._is_in_use:
+            raise RuntimeError(
+                f"this {type(self).__name__} is open already; give it one async with block, around all use"
+            )
+        self._is_in_use = True
+        try:
+            async with self._open():
+                yield self
+        finally:
+            self._is_in_use = False
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[None]:
         files, keys = CapacityLimiter(_FILE_THREADS), CapacityLimiter(os.cpu_count() or 1)
         async with AsyncExitStack() as stack:
             transport: Transport | None = self._client
@@ -125,17 +140,26 @@ class MediaConnector(AsyncContextManagerMixin):
                 )
             fly = partial(_fly, downloader) if cached is None else cached.download
             flights = Flights(nursery, fly, budget, keys)
-            self._entered = entered = _Entered(downloader, cached, flights, budget, Ending(), files, keys)
+            self._entered = entered = _Entered(downloader, cached, flights, budget, Ending(), files, keys, Home.here())
             try:
-                yield self
+                yield
             finally:
-                self._entered = None
+                self._entered, self._was_left = None, True
                 await run_owned(entered.ending.come, shield=True)
 
     @property
     def is_open(self) -> bool:
         """Whether the connector is inside its block, and fetches."""
         return self._entered is not None
+
+    def refuse_if_not_open(self) -> None:
+        """Do nothing where the connector fetches.
+
+        Raises:
+            OverloadedError: It is being left, or was.
+            RuntimeError: It was never entered, or was in another loop, thread or process. The caller's fault.
+        """
+        _ = self._owned
 
     @asynccontextmanager
     async def _open_transport(self, policy: AddressPolicy, files: CapacityLimiter) -> AsyncIterator[Transport]:
@@ -155,6 +179,7 @@ class MediaConnector(AsyncContextManagerMixin):
         """A reference to the audio at ``url``, within ``limits.audio_timeout``. Raises what `load_from_url` does."""
         return await self._loaded(url, media_io, self._limits.audio_timeout)
 
+    @frees_when_cancelled
     async def fetch_video_and_audio(
         self, url: str, video_io: MediaIO[V], audio_io: MediaIO[A]
     ) -> tuple[MediaRef[V], MediaRef[A]]:
@@ -176,6 +201,7 @@ class MediaConnector(AsyncContextManagerMixin):
         ref = await self.load_from_url(url, media_io, fetch_timeout=seconds)
         return checked(f"{type(self).__name__}.load_from_url", ref)
 
+    @frees_when_cancelled
     async def load_from_url(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None = None) -> MediaRef[T]:
         """A reference to the media at ``url``; nothing is decoded. All ``fetch_*`` go through here.
 
@@ -192,12 +218,16 @@ class MediaConnector(AsyncContextManagerMixin):
             UnprocessableMediaError: The server has no such media, or the payload is empty.
             UpstreamError: The other server is broken or cannot be reached.
             FetchTimeoutError: The time is up.
-            OverloadedError: This process is out of threads or file descriptors, or the connector is being left.
+            OverloadedError: This process is out of threads or file descriptors, or the connector is being left, or was.
+            RuntimeError: The connector was never entered, or was in another loop, thread or process. The caller's
+                fault.
             TypeError: ``media_io`` made something that is no `MediaRef`. Its author's fault.
             Exception: Whatever else ``media_io`` raised.
         """
+        self.refuse_if_not_open()
         return await run_owned(partial(self._load, url, media_io, fetch_timeout))
 
+    @frees_when_cancelled
     async def build_ref(self, data: bytes, media_io: MediaIO[T]) -> MediaRef[T]:
         """A reference to a payload that is already here, keyed in a worker thread. For subclasses.
 
@@ -240,7 +270,10 @@ class MediaConnector(AsyncContextManagerMixin):
     @property
     def _owned(self) -> _Entered:
         if self._entered is None:
+            if self._was_left:
+                raise shutting_down("connector")
             raise RuntimeError(f"{type(self).__name__} fetches inside its async with block only")
+        self._entered.home.check(type(self).__name__)
         return self._entered
 
     def _default_timeout(self, media_io: MediaIO[Any]) -> float:
@@ -265,6 +298,7 @@ class _Entered:
     ending: Ending
     files: CapacityLimiter
     keys: CapacityLimiter
+    home: Home
 
 
 async def _fly(
@@ -277,7 +311,7 @@ async def _download(owned: _Entered, url: HttpUrl, max_bytes: int, seconds: floa
     with owned.ending.move_on_after(seconds):
         return await owned.flights.fetch(url, max_bytes, judge)
     if owned.ending.has_come:
-        raise OverloadedError("the connector is closing")
+        raise shutting_down("connector")
     raise FetchTimeoutError(f"the fetch did not end within {seconds:g} s")
 
 

@@ -24,12 +24,12 @@ from anyio import CapacityLimiter
 
 from lazymedia.cache import CacheStats, ProcessorCache
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.hops import open_nursery, run_in_thread
+from lazymedia.hops import Child, frees_when_cancelled, open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.ref import MediaRef
-from lazymedia.pipeline.blocking import OwnersLoop
+from lazymedia.owners import BlockingCalls, shutting_down
 from lazymedia.pipeline.decodes import DecodeSlots
-from lazymedia.pipeline.serial import Phases, Shared, shutting_down
+from lazymedia.pipeline.serial import Phases, Shared
 from lazymedia.pipeline.state import MultiModalApplyState
 from lazymedia.pipeline.warm_up import WarmUp
 from lazymedia.processing.inputs import ProcessorInputs
@@ -123,22 +123,25 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self._phases = Phases()
         self._slots = DecodeSlots(self._decode_workers)
         self._quiet = anyio.Event()
-        self._loop = OwnersLoop.current()
         # Reads the tokenizer's whole vocabulary the first time.
         model_id = await run_in_thread(lambda: self.info.fingerprint, threads)
         self._shared = Shared(
             self.info, model_id, self.hash_algorithm, self.limits, self._phases, self._slots, self._on_commit
         )
-        async with open_nursery() as nursery:
-            self._nursery: TaskGroup = nursery
-            self._warm_up = WarmUp(self.info.warm_up, nursery, self._phases, threads)
-            self._entered = True
-            try:
-                if self._warm_up_on_entering:
-                    self._warm_up.start()
-                yield self
-            finally:
-                self._close()
+        try:
+            async with open_nursery() as nursery:
+                self._nursery: TaskGroup = nursery
+                self._blocking = BlockingCalls(nursery, "processor")
+                self._warm_up = WarmUp(self.info.warm_up, nursery, self._phases, threads)
+                self._entered = True
+                try:
+                    if self._warm_up_on_entering:
+                        self._warm_up.start()
+                    yield self
+                finally:
+                    self._close()
+        finally:
+            self._blocking.gone = True
 
     def _close(self) -> None:
         """Refuse new requests and end the open ones; the nursery then waits, in a child that no outsider can cancel."""
@@ -146,7 +149,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         for state in list(self._open):
             state.evict()
         if self._open:
-            self._nursery.start_soon(self._wait_until_quiet, name="shutdown")
+            Child(self._nursery, self._wait_until_quiet, name="shutdown")
 
     async def _wait_until_quiet(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -213,7 +216,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             OverloadedError: The processor is shutting down, before or during the request.
             ReleasedError: A reference was released before it was decoded. The caller's fault.
             ValueError: The inputs were made for another processor's cache. The caller's fault.
-            RuntimeError: The processor is not entered. The caller's fault.
+            RuntimeError: The processor is not entered, or was in another loop, thread or process. The caller's fault.
         """
         async with self._opened(inputs, bypassed=self._overridden()) as state:
             yield state
@@ -224,6 +227,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
     ) -> AsyncIterator[MultiModalApplyState]:
         self._admit(inputs)
         forked = inputs.fork()
+        del inputs  # a cancellation may keep this frame, see frees_when_cancelled
         self._remember(forked)
         state: MultiModalApplyState | None = None
         try:
@@ -238,11 +242,13 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             forked.mm_data_items.release()
             if state is not None:
                 self._open.discard(state)
+            del forked, state
             if self._phases.closed and not self._open:
                 self._quiet.set()
         if nursery.cancel_scope.cancelled_caught:
-            raise shutting_down()
+            raise shutting_down("processor")
 
+    @frees_when_cancelled
     async def apply(self, inputs: ProcessorInputs) -> MultiModalInputs:
         """One request from beginning to end. See `open_apply` and the steps for what it raises."""
         overridden = self._overridden()
@@ -261,13 +267,17 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
     def apply_blocking(self, inputs: ProcessorInputs) -> MultiModalInputs:
         """`apply` for a thread that has no event loop, through the loop that owns this processor and its limiters.
 
+        A deadline or a cancellation around the thread, where anyio started it (`anyio.to_thread.run_sync`), cancels the
+        request and waits until it has drained. So does Ctrl-C in any thread, without waiting.
+
         Raises:
             OverloadedError: The processor or its loop is shutting down.
             RuntimeError: Called on the loop's own thread, or from inside a phase or a decode, where it would wait for
-                itself; or the processor is not entered. The caller's fault.
+                itself; or the processor is not entered, or was entered before this process forked. The caller's fault.
         """
-        self.refuse_if_not_open()
-        return self._loop.run(self.apply, inputs)
+        self._refuse_if_never_entered()
+        self._phases.refuse_if_closed()
+        return self._blocking.run(self.apply, inputs)
 
     # --- one request in one piece -------------------------------------------------------------------------------------
 
@@ -376,10 +386,11 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
 
         Raises:
             OverloadedError: The processor is shutting down, or has.
-            RuntimeError: It was never entered. The caller's fault.
+            RuntimeError: It was never entered, or was in another loop, thread or process. The caller's fault.
         """
         self._refuse_if_never_entered()
         self._phases.refuse_if_closed()
+        self._phases.home.check("processor")
 
 
 def _usable_cores() -> int:
