@@ -1,0 +1,183 @@
+"""Samples frame by frame through PyAV: for damaged clips, and for systems without memory files.
+
+PyAV takes the interpreter's lock several times for each frame, so that two threads that decode this way slow each other
+down. See `ffmpeg_graph` for the usual way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, Final
+
+import av
+import numpy.typing as npt
+from av.error import EOFError as FFmpegEOFError
+from av.stream import Discard
+
+from lazymedia.limits import Limits
+from lazymedia.media.audio.bounds import check_layout, refused
+from lazymedia.media.audio.ffmpeg import choose, open_container
+from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.samples import BLOCK
+from lazymedia.media.audio.source import Clock, Losses, Source
+from lazymedia.media.stopping import checkpoint
+
+CHANGE: Final = "the rate, channels or type of the samples change in the middle of the audio"
+
+_POINTERS: Final = 8
+"""From so many planes on, PyAV 18 reads beyond the end of FFmpeg's list of them, which ends the process."""
+
+_UNDECODABLE_START: Final = 64
+"""Packets that a recording which may begin anywhere can lose before its first whole frame; they count as no error."""
+
+_FOREIGN: Final = 32
+"""Frames of another rate or layout from which on they are no damage: in a program's code, six look like frames by
+chance."""
+
+_FEW, _BYTES_PER_ERROR = 1024, 256
+"""Errors behind which reading ends: a demuxer may report one at the same place for ever. More for a large payload: a
+packet of AAC has some 300 bytes."""
+
+_STRICT: Final = {"flac": {"err_detect": "crccheck+explode"}}
+"""Options of decoders. By default FFmpeg's FLAC decoder gives the noise that a damaged frame decodes to."""
+
+
+@contextmanager
+def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
+    """Decode a payload of one recording. The losses that it has are complete at the end.
+
+    Raises:
+        UnprocessableMediaError: As `choose`; no samples; or another rate or other channels from the middle on.
+        av.FFmpegError: The header is damaged.
+    """
+    losses = Losses()
+    with open_container(data, kind) as container:
+        stream, track = choose(container, data, kind, limits)
+        for other in container.streams:
+            if other.index != stream.index:
+                other.discard = Discard.all
+        stream.codec_context.thread_count = 1  # FLAC and ALAC would take a thread for every core, for one clip
+        stream.codec_context.options = _STRICT.get(track.codec, {})
+        frames = _Frames(container, stream, kind, losses, _FEW + len(data) // _BYTES_PER_ERROR)
+        decoded = iter(frames)
+        first = next(decoded, None)
+        if first is None:
+            raise refused("the audio track holds no samples") from frames.last_error
+        shape = _shape(first)
+        # Only a decoded frame is certain: AAC with SBR has twice the rate of its header.
+        check_layout(shape[0], shape[1], limits)
+        alike = _alike(chain((first,), decoded), shape, losses)
+        clock = Clock(losses, limits.max_audio_seconds * shape[0])
+        yield Source(shape[0], shape[1], _blocks(alike, shape[1], clock), losses)
+
+
+class _Frames:
+    """What the packets decode to, in order, the decoder drained at the end. A packet that does not decode is left out.
+
+    Attributes:
+        last_error: The last one that was passed over.
+    """
+
+    def __init__(self, container: Any, stream: Any, kind: Format, losses: Losses, most_errors: int) -> None:
+        self.last_error: av.FFmpegError | None = None
+        self._container = container
+        self._stream = stream
+        self._losses = losses
+        self._errors_left = most_errors
+        self._free_errors = _UNDECODABLE_START if kind.joinable else 0
+
+    def __iter__(self) -> Iterator[Any]:
+        while self._errors_left > 0:
+            try:
+                for packet in self._container.demux(self._stream):
+                    checkpoint()
+                    yield from self._decoded(packet)
+                    if self._errors_left <= 0:
+                        return
+            except FFmpegEOFError:
+                return
+            except av.FFmpegError as exc:  # of the demuxer, which goes on behind it
+                self._fail(exc)
+                checkpoint()
+            else:
+                return
+
+    def _decoded(self, packet: Any) -> list[Any]:
+        try:
+            decoded: list[Any] = packet.decode()
+        except FFmpegEOFError:
+            return []
+        except av.FFmpegError as exc:
+            self._fail(exc)
+            return []
+        _refuse_listed(decoded)
+        frames = [frame for frame in decoded if frame.samples]
+        if frames:
+            self._free_errors = 0
+        return frames
+
+    def _fail(self, exc: av.FFmpegError) -> None:
+        self.last_error = exc
+        self._errors_left -= 1
+        if self._free_errors > 0:
+            self._free_errors -= 1
+        else:
+            self._losses.errors += 1
+
+
+def _refuse_listed(frames: list[Any]) -> None:
+    """Refuse frames whose decoder itself lists the order of its channels, as one of USAC may; see
+    `ffmpeg._settle_layout`.
+    """
+    listed = [frame.layout for frame in frames if " channels (" in frame.layout.name]
+    for layout in listed:
+        # The frame frees the list; this copy of it must outlive even the interpreter's last tidying up.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
+    if listed:
+        raise refused("an order of channels that the codec lists is not decoded")
+
+
+def _shape(frame: Any) -> tuple[int, int, str]:
+    return frame.sample_rate, frame.layout.nb_channels, frame.format.name
+
+
+def _alike(frames: Iterator[Any], shape: tuple[int, int, str], losses: Losses) -> Iterator[Any]:
+    """Frames of one shape. Few others are damage; many are another recording, which cannot be put behind this one."""
+    foreign = 0
+    for frame in frames:
+        if _shape(frame) == shape:
+            yield frame
+            continue
+        foreign += 1
+        losses.errors += 1
+        if foreign >= _FOREIGN:
+            raise refused(CHANGE)
+
+
+def _blocks(frames: Iterator[Any], channels: int, clock: Clock) -> Iterator[npt.NDArray[Any]]:
+    """Frames put together to about a second by FFmpeg's own queue: to turn each of 20 ms into an array costs as much as
+    to decode it.
+    """
+    queue = av.AudioFifo()
+    for frame in frames:
+        clock.add(frame)
+        frame.pts = None  # or the queue would want them without a gap
+        queue.write(frame)
+        if queue.samples >= BLOCK:
+            yield _samples(queue.read(0, True), channels)
+    if queue.samples:
+        yield _samples(queue.read(0, True), channels)
+
+
+def _samples(frame: Any, channels: int) -> npt.NDArray[Any]:
+    """The samples of a frame as (channels, N). Packed formats come as one row of all channels in turn."""
+    if frame.format.is_planar and channels >= _POINTERS:
+        (frame,) = av.AudioResampler(format=frame.format.packed.name).resample(frame)
+    array: npt.NDArray[Any] = frame.to_ndarray()
+    return array.reshape(-1, channels).T if frame.format.is_packed else array
+
+
+__all__ = ["CHANGE", "open_source"]
