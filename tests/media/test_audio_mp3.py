@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from lazymedia.limits import Limits
-from lazymedia.media.audio import AudioMediaIO, feed, mp3_reader, mp3_recordings
-from lazymedia.media.audio.mp3_recordings import MAX_RECORDINGS
+from lazymedia.media.audio import AudioMediaIO
 from tests.media.hearing import RATE, decode, pitches, refusal
 from tests.media.many_at_a_time import load, outcome
 from tests.media.mp3_clips import (
@@ -30,17 +29,6 @@ from tests.media.mp3_clips import (
 FRAME = 1152
 
 
-@pytest.fixture(params=["pipe", "stream"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How libsndfile reads: where there are pipes, and where there are none."""
-    if request.param == "stream":
-        monkeypatch.setattr(feed, "_HERE", False)
-    elif not feed.is_possible():
-        pytest.skip("needs pipes that tell how much they hold")
-    return str(request.param)
-
-
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000])
 @pytest.mark.parametrize("channels", [1, 2])
 def test_without_a_frame_that_tells_their_number_all_frames_are_heard(rate: int, channels: int) -> None:
@@ -66,7 +54,6 @@ BETWEEN = {
 }
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("between", BETWEEN.values(), ids=BETWEEN)
 def test_recordings_in_a_row_are_all_heard(between: bytes) -> None:
     """As advertisements are put into a podcast, or files behind each other by ``cat``."""
@@ -78,7 +65,6 @@ def test_recordings_in_a_row_are_all_heard(between: bytes) -> None:
     assert [pitches(together[start + 9_600 :])[0] for start in starts[:-1]] == [440, 1_000, 700, 300]
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("other", [{"rate": 44_100}, {"rate": 24_000}, {"channels": 2}])
 @pytest.mark.parametrize("bare", [False, True])
 @pytest.mark.parametrize("turned", [False, True])
@@ -88,7 +74,6 @@ def test_recordings_in_a_row_that_differ_are_an_error(other: dict[str, int], bar
     assert "in the middle" in refusal(b"".join(reversed(songs) if turned else songs))
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("told", [0, 1, 40, 83, 85, 1_000, 2**31, 2**32 - 1])
 def test_a_number_of_frames_that_is_wrong_hides_none(told: int) -> None:
     clip = song()
@@ -100,7 +85,6 @@ def test_a_number_of_frames_that_is_wrong_hides_none(told: int) -> None:
     assert FRAME * (count - 5) <= heard <= FRAME * count
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     "clip",
     [
@@ -126,7 +110,6 @@ def test_what_surrounds_frames_changes_nothing(clip: bytes) -> None:
     assert pitches(samples, rate)[0] in {440, 880}  # the second channel is twice as high
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("clip", [song(), untold(song()), layer_two(), song() + untold(song())])
 @pytest.mark.parametrize("told", [None, 10, 96_000])
 def test_in_a_wav_an_mp3_is_as_long_as_on_its_own(clip: bytes, told: int | None) -> None:
@@ -140,7 +123,6 @@ def test_in_a_wav_an_mp3_is_as_long_as_on_its_own(clip: bytes, told: int | None)
     assert (outline.rate, outline.channels) == (RATE, channels)
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("bare", [False, True])
 def test_a_last_frame_that_is_cut_is_left_out(bare: bool) -> None:
     clip = untold(song()) if bare else song()
@@ -150,7 +132,6 @@ def test_a_last_frame_that_is_cut_is_left_out(bare: bool) -> None:
         assert np.array_equal(decode(b"".join(kept) + last[:left]), decode(b"".join(kept)))
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("bit", range(32))
 @pytest.mark.parametrize("channels", [1, 2])
 def test_a_header_that_is_wrong_in_one_bit_costs_a_frame_or_two_and_not_the_rest(bit: int, channels: int) -> None:
@@ -179,7 +160,6 @@ JUNK = {
 }
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
 @pytest.mark.parametrize("rate", [8_000, 48_000])
 def test_whatever_lies_between_frames_hides_none(junk: bytes, rate: int) -> None:
@@ -198,7 +178,6 @@ PROGRAM = b"\xff\xff\x25\xba".ljust(64, b"\x90") * 20
 """Jumps, as a linker writes them: frames of layer I, if that is what they were."""
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("first", [song(), untold(song())])
 def test_what_only_looks_like_frames_is_left_out(first: bytes) -> None:
     other = song(1_000)
@@ -208,7 +187,6 @@ def test_what_only_looks_like_frames_is_left_out(first: bytes) -> None:
         assert np.array_equal(decode(first + junk + other), np.concatenate([decode(first), decode(other)]))
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("frame", [b"", *frames(song(seconds=0.1))[1:2]])
 def test_a_recording_too_short_to_be_opened_costs_no_other(frame: bytes) -> None:
     telling_alone = frames(song())[0] + frame
@@ -217,7 +195,6 @@ def test_a_recording_too_short_to_be_opened_costs_no_other(frame: bytes) -> None
         assert np.array_equal(decode(clip), decode(song()))
 
 
-@pytest.mark.usefixtures("way")
 def test_segments_with_a_tag_each_are_one_recording() -> None:
     """As HLS sends them."""
     every = frames(untold(song(seconds=12)))
@@ -226,7 +203,6 @@ def test_segments_with_a_tag_each_are_one_recording() -> None:
     assert np.array_equal(decode(b"".join(id3v2(63) + frame for frame in every)), decode(b"".join(every)))
 
 
-@pytest.mark.usefixtures("way")
 def test_titles_within_frames_cost_no_frame() -> None:
     """As a radio station sends them, and whoever asks for them has to take out."""
     clip = untold(song(seconds=8))
@@ -236,7 +212,6 @@ def test_titles_within_frames_cost_no_frame() -> None:
     assert len(decode(clip)) - 2 * FRAME <= len(decode(titled)) <= len(decode(clip))
 
 
-@pytest.mark.usefixtures("way")
 def test_a_clip_that_is_cut_before_another_hides_none_of_it() -> None:
     one, other = song(440), untold(song(1_000))
 
@@ -246,7 +221,6 @@ def test_a_clip_that_is_cut_before_another_hides_none_of_it() -> None:
     assert pitches(samples)[2] == 1_000
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("rate", [8_000, 48_000])
 @pytest.mark.parametrize("dropped", [(0, 0), (4_095, 4_095), (576, 4_095)])
 @pytest.mark.parametrize("besides", [0, -4, 5])
@@ -260,7 +234,6 @@ def test_a_limit_of_just_its_length_lets_it_pass(rate: int, dropped: tuple[int, 
         assert np.array_equal(AudioMediaIO(limits=limits).load_bytes(row)[0], samples)
 
 
-@pytest.mark.usefixtures("way")
 def test_what_is_known_beforehand_is_what_is_decoded() -> None:
     lone = frames(song(rate=44_100, channels=2))[1]
     clips = [id3v2(50, 0x10) + untold(song()), lone + untold(song()), in_wav(song(rate=24_000)), in_wav(song(), rate=0)]
@@ -272,56 +245,7 @@ def test_what_is_known_beforehand_is_what_is_decoded() -> None:
         assert (outline.rate, outline.channels) == (ref.decode()[1], 1)
 
 
-@pytest.mark.usefixtures("way")
 def test_a_wav_that_does_not_tell_where_its_mp3_is_is_an_error_and_not_a_part_of_it() -> None:
     refusal(in_wav(untold(song()), chunks=65))
     refusal(in_wav(untold(song()), size=0))
     assert len(decode(in_wav(untold(song()), chunks=60, size=2**32 - 1))) == len(decode(untold(song())))
-
-
-@pytest.mark.usefixtures("way")
-def test_a_clip_that_is_too_long_is_refused_before_it_is_decoded() -> None:
-    clip = untold(song(seconds=5))
-
-    with patch.object(mp3_reader.Recorded, "read", side_effect=AssertionError):
-        assert "last 4" in refusal(clip, limits=Limits(max_audio_seconds=4))
-    assert len(load(clip, max_audio_seconds=5.1)) > 5 * RATE - FRAME
-
-
-def test_a_payload_of_more_recordings_than_allowed_is_an_error() -> None:
-    one = b"".join(frames(song(seconds=0.1))[:3])
-
-    assert len(mp3_recordings.find(one * MAX_RECORDINGS)) == MAX_RECORDINGS
-    assert str(MAX_RECORDINGS) in refusal(one * (MAX_RECORDINGS + 1))
-    assert str(MAX_RECORDINGS) in refusal(one[: len(frames(one)[0])] * 30_000)
-
-
-LIKE_A_FRAME = {
-    "sync": b"\xff",
-    "header": b"\xff\xfb\x90\x64",
-    "half a header": b"\xff\xfb",
-    "nothing": b"\0",
-    "no rate": b"\xff\xfb\xe0\x64" + bytes(20),
-    "tags": id3v2(0),
-    "headers of two kinds": b"\xff\xfb\x10\x64\xff\xf3\x10\x64",
-}
-
-
-@pytest.mark.parametrize("filler", LIKE_A_FRAME.values(), ids=LIKE_A_FRAME)
-@pytest.mark.parametrize("size", [1_000, 60_000, 5_000_000])
-def test_what_is_no_sound_is_not_searched_for_long(filler: bytes, size: int) -> None:
-    """A count, and no clock: looks at places where a frame might begin, and reads of libsndfile's."""
-    few = b"".join(frames(untold(song(seconds=0.2)))[:3])
-    clip = (few + filler * (size // len(filler))) * (5_000_000 // size)
-    looks = 0
-    is_frame = mp3_recordings._is_frame
-
-    def look(data: bytes, place: int, others: int) -> bool:
-        nonlocal looks
-        looks += 1
-        return is_frame(data, place, others)
-
-    with patch.object(mp3_recordings, "_is_frame", look):
-        outcome(clip)
-
-    assert looks < 300_000

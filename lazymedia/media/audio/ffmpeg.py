@@ -14,10 +14,11 @@ from av.error import MemoryError as FFmpegMemoryError
 
 from lazymedia.limits import Limits
 from lazymedia.media import system_ffmpeg
-from lazymedia.media.audio import header
+from lazymedia.media.audio import header, ogg
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
-from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.formats import MP3, Format
 from lazymedia.media.audio.info import AudioInfo
+from lazymedia.media.audio.mpeg_audio import declared_samples
 
 _CODECS: Final = {
     *("aac", "aac_latm", "mp3", "mp2", "mp1", "opus", "vorbis", "flac", "alac", "ac3", "eac3", "amrnb", "amrwb"),
@@ -55,6 +56,8 @@ class Track:
         is_listed: Whether the order of the channels is a list of the container's own.
         frame_samples: Samples per channel of a packet, 0 where that is not known.
         declared: Samples per channel that the container declares, where that is no guess.
+        is_one_page: Whether it is Vorbis whose samples all lie in one page of an OGG. FFmpeg 8 drops the wrong number
+            of samples at the end of those.
         other_codec: As `lazymedia.media.system_ffmpeg.other_codec`.
     """
 
@@ -65,6 +68,7 @@ class Track:
     is_listed: bool
     frame_samples: int
     declared: int | None
+    is_one_page: bool
     other_codec: str | None
 
 
@@ -119,6 +123,7 @@ def choose(container: Any, data: bytes, kind: Format, limits: Limits) -> tuple[A
         is_listed,
         context.frame_size or 0,
         declared,
+        kind.demuxer == "ogg" and name == "vorbis" and ogg.has_one_page_of_sound(data),
         system_ffmpeg.other_codec(container),
     )
     return stream, track
@@ -161,11 +166,13 @@ def _settle_layout(context: Any) -> bool:
 
 def _declared(container: Any, stream: Any, data: bytes, kind: Format) -> int | None:
     """Samples per channel that the container declares. None where it does not, or where FFmpeg's number is a guess."""
-    if not stream.rate or not (kind.declared_length or header.declares_frames(data, kind)):
-        return None
+    if kind == MP3:
+        return declared_samples(data)
     known = header.read_header(data, kind)
     if known is not None:
         return known.declared
+    if not stream.rate or not kind.declared_length or kind.sndfile:  # MPEG in a WAV, for example
+        return None
     if stream.duration is not None and stream.time_base is not None:
         length = stream.duration
         if kind.demuxer == "ogg":  # FFmpeg 8 counts them for Opus, in units of samples

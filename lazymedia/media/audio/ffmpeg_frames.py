@@ -21,6 +21,7 @@ from lazymedia.limits import Limits
 from lazymedia.media.audio.bounds import check_layout, refused
 from lazymedia.media.audio.ffmpeg import choose, open_container
 from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.mpeg_audio import frame_size
 from lazymedia.media.audio.samples import BLOCK
 from lazymedia.media.audio.source import Clock, Losses, Source
 from lazymedia.media.stopping import checkpoint
@@ -37,12 +38,19 @@ _FOREIGN: Final = 32
 """Frames of another rate or layout from which on they are no damage: in a program's code, six look like frames by
 chance."""
 
+_LARGEST_FRAME: Final = 2881
+"""Bytes of an MPEG audio frame, of layer II at 384 kbit/s and a rate of 32 kHz doubled, at most."""
+
 _FEW, _BYTES_PER_ERROR = 1024, 256
 """Errors behind which reading ends: a demuxer may report one at the same place for ever. More for a large payload: a
 packet of AAC has some 300 bytes."""
 
 _STRICT: Final = {"flac": {"err_detect": "crccheck+explode"}}
 """Options of decoders. By default FFmpeg's FLAC decoder gives the noise that a damaged frame decodes to."""
+
+_UNTRIMMED: Final = {"flags2": "+skip_manual"}
+"""The option by which a decoder drops nothing, as for `Track.is_one_page`. The first frame of Vorbis then holds no
+sound."""
 
 
 @contextmanager
@@ -60,9 +68,11 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
             if other.index != stream.index:
                 other.discard = Discard.all
         stream.codec_context.thread_count = 1  # FLAC and ALAC would take a thread for every core, for one clip
-        stream.codec_context.options = _STRICT.get(track.codec, {})
+        stream.codec_context.options = _UNTRIMMED if track.is_one_page else _STRICT.get(track.codec, {})
         frames = _Frames(container, stream, kind, losses, _FEW + len(data) // _BYTES_PER_ERROR)
         decoded = iter(frames)
+        if track.is_one_page:
+            next(decoded, None)
         first = next(decoded, None)
         if first is None:
             raise refused("the audio track holds no samples") from frames.last_error
@@ -70,8 +80,11 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
         # Only a decoded frame is certain: AAC with SBR has twice the rate of its header.
         check_layout(shape[0], shape[1], limits)
         alike = _alike(chain((first,), decoded), shape, losses)
-        clock = Clock(losses, limits.max_audio_seconds * shape[0])
-        yield Source(shape[0], shape[1], _blocks(alike, shape[1], clock), losses)
+        clock = None if track.declared else Clock(losses, limits.max_audio_seconds * shape[0])
+        blocks = _blocks(alike, shape[1], clock)
+        if track.is_one_page and track.declared:
+            blocks = _at_most(blocks, track.declared)
+        yield Source(shape[0], shape[1], blocks, losses)
 
 
 class _Frames:
@@ -111,13 +124,33 @@ class _Frames:
         except FFmpegEOFError:
             return []
         except av.FFmpegError as exc:
-            self._fail(exc)
-            return []
+            try:
+                decoded = self._behind_tags(packet)
+            except av.FFmpegError:
+                decoded = []
+            if not decoded:
+                self._fail(exc)
         _refuse_listed(decoded)
         frames = [frame for frame in decoded if frame.samples]
         if frames:
             self._free_errors = 0
         return frames
+
+    def _behind_tags(self, packet: Any) -> list[Any]:
+        """What the last frame of MPEG audio in a packet decodes to: FFmpeg puts the tags that stand between frames into
+        the packet of the frame behind them.
+        """
+        if not self._stream.codec_context.codec.canonical_name.startswith("mp"):
+            return []
+        data = bytes(packet)
+        start = data.find(b"\xff", max(1, len(data) - _LARGEST_FRAME))
+        while start > 0:
+            if frame_size(data[start : start + 4]) == len(data) - start:
+                frame = av.Packet(data[start:])
+                frame.pts, frame.time_base = packet.pts, packet.time_base
+                return list(self._stream.codec_context.decode(frame))
+            start = data.find(b"\xff", start + 1)
+        return []
 
     def _fail(self, exc: av.FFmpegError) -> None:
         self.last_error = exc
@@ -157,19 +190,28 @@ def _alike(frames: Iterator[Any], shape: tuple[int, int, str], losses: Losses) -
             raise refused(CHANGE)
 
 
-def _blocks(frames: Iterator[Any], channels: int, clock: Clock) -> Iterator[npt.NDArray[Any]]:
+def _blocks(frames: Iterator[Any], channels: int, clock: Clock | None) -> Iterator[npt.NDArray[Any]]:
     """Frames put together to about a second by FFmpeg's own queue: to turn each of 20 ms into an array costs as much as
     to decode it.
     """
     queue = av.AudioFifo()
     for frame in frames:
-        clock.add(frame)
+        if clock is not None:
+            clock.add(frame)
         frame.pts = None  # or the queue would want them without a gap
         queue.write(frame)
         if queue.samples >= BLOCK:
             yield _samples(queue.read(0, True), channels)
     if queue.samples:
         yield _samples(queue.read(0, True), channels)
+
+
+def _at_most(blocks: Iterator[npt.NDArray[Any]], samples: int) -> Iterator[npt.NDArray[Any]]:
+    for block in blocks:
+        yield block[:, :samples]
+        samples -= block.shape[1]
+        if samples <= 0:
+            return
 
 
 def _samples(frame: Any, channels: int) -> npt.NDArray[Any]:

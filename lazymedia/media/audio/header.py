@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from lazymedia.media.audio.formats import AIFF, FLAC, MP3, OGG_FLAC, WAV, Format, behind_ogg_page
+from lazymedia.media.audio.formats import AIFF, FLAC, OGG_FLAC, WAV, Format, behind_ogg_page
 from lazymedia.media.audio.info import AudioInfo
-from lazymedia.media.audio.mpeg_audio import behind_id3, frames_told
+from lazymedia.media.audio.mpeg_audio import behind_id3
 
 _CHUNKS: Final = 64
 """Chunks of a WAV or AIFF that are read, empty ones and unknown ones among them."""
@@ -66,11 +66,6 @@ def read_header(data: bytes, kind: Format) -> Header | None:
     if kind == WAV:
         return _wav(data)
     return _aiff(data) if kind == AIFF else None
-
-
-def declares_frames(data: bytes, kind: Format) -> bool:
-    """Whether FFmpeg's length of an MP3 is one that the file declares, and no guess from its bit rate."""
-    return kind == MP3 and frames_told(data)
 
 
 def _flac(data: bytes, *, bare: bool) -> Header | None:
@@ -154,4 +149,4 @@ def _aiff(data: bytes) -> Header | None:
     return Header(AudioInfo(rate, channels, declared * share[0] // share[1]), declared, codec in _AIFC)
 
 
-__all__ = ["Header", "declares_frames", "read_header"]
+__all__ = ["Header", "read_header"]

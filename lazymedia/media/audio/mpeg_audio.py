@@ -20,6 +20,12 @@ _KBITS: Final = {
 """kbit/s by version (2.5 as 2) and layer bits (3: I, 2: II, 1: III), for bit rate indices 1 to 14; the same source."""
 
 
+_FIELDS: Final = (4, 4, 100, 4)
+"""Bytes of the fields of Xing's tag: frames, bytes, table, quality. Each is there if its flag is set."""
+_DROPPED: Final = 21
+"""Where LAME's part of the tag has the numbers of samples to drop, 12 bits each."""
+
+
 def frame_size(header: bytes) -> int | None:
     """Bytes of the MPEG audio frame with this header; None where it is none, or of free format."""
     if len(header) < 4 or header[0] != 0xFF or header[1] & 0xE0 != 0xE0:
@@ -40,15 +46,23 @@ def kind_of(header: bytes) -> tuple[object, ...]:
     return *(byte & mask for byte, mask in zip(header, (0xFF, 0xFE, 0x0C))), header[3:] >= b"\xc0"
 
 
-def frames_told(data: bytes) -> bool:
-    """Whether the first frame holds a tag that says how many frames follow (Xing's, also written by LAME)."""
+def declared_samples(data: bytes) -> int | None:
+    """Samples per channel by the tag in the first frame (Xing's, with LAME's numbers of samples to drop at both ends);
+    None where there is no such tag. It counts one recording, where several follow each other.
+    """
     start = behind_id3(data)
     header = data[start : start + 4]
     if frame_size(header) is None:
-        return False
+        return None
     is_mono, is_first = header[3] >> 6 == 3, header[1] >> 3 & 3 == 3
     tag = start + 4 + ((17 if is_mono else 32) if is_first else (9 if is_mono else 17))  # behind the side information
-    return data[tag : tag + 4] in {b"Xing", b"Info"} and bool(data[tag + 7 : tag + 8]) and bool(data[tag + 7] & 1)
+    flags = int.from_bytes(data[tag + 4 : tag + 8], "big")
+    if data[tag : tag + 4] not in {b"Xing", b"Info"} or not flags & 1:
+        return None
+    lame = tag + 8 + sum(size for bit, size in enumerate(_FIELDS) if flags >> bit & 1)
+    dropped = int.from_bytes(data[lame + _DROPPED : lame + _DROPPED + 3], "big")
+    frames = int.from_bytes(data[tag + 8 : tag + 12], "big")
+    return max(frames * (1152 if is_first else 576) - (dropped >> 12) - (dropped & 0xFFF), 0)
 
 
 def behind_id3(data: bytes) -> int:
@@ -69,4 +83,4 @@ def _of_seven_bits(four: bytes) -> int:
     return size
 
 
-__all__ = ["behind_id3", "frame_size", "frames_told", "kind_of"]
+__all__ = ["behind_id3", "declared_samples", "frame_size", "kind_of"]

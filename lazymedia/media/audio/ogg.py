@@ -57,6 +57,16 @@ def is_complete(data: bytes) -> bool:
     return _checksum(page[:22] + bytes(4) + page[26:]) == int.from_bytes(page[22:26], "little")
 
 
+def has_one_page_of_sound(data: bytes) -> bool:
+    """Whether one page alone has a time, as all pages of sound have, and those of headers have not."""
+    found = 0
+    page = data.find(b"OggS")
+    while page >= 0 and found < 2:
+        found += int.from_bytes(data[page + 6 : page + 14], "little", signed=True) > 0
+        page = data.find(b"OggS", page + 4)
+    return found == 1
+
+
 def _checksum(page: bytes) -> int:
     """The CRC of RFC 3533, section 6, which takes each byte's bits the other way round than zlib's."""
     turned = zlib.crc32(page.translate(_TURNED), 0xFFFFFFFF) ^ 0xFFFFFFFF
@@ -81,4 +91,4 @@ def _page_end(data: bytes, page: int) -> int:
     return page + _HEAD + len(table) + sum(table)
 
 
-__all__ = ["MAX_LINKS", "is_complete", "links_of"]
+__all__ = ["MAX_LINKS", "has_one_page_of_sound", "is_complete", "links_of"]

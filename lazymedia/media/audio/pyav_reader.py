@@ -7,8 +7,9 @@ stored with, without FFmpeg's mix to mono or its resampler.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -143,7 +144,8 @@ def _source(data: bytes, kind: Format, limits: Limits, track: Track) -> Iterator
         with _alone(), ffmpeg_frames.open_source(data, kind, limits) as source:
             yield source
         return
-    if len(data) > _SMALL and not track.is_listed and track.channels and track.codec != "flac":
+    frame_by_frame = track.is_listed or track.is_one_page or track.codec == "flac" or not track.channels
+    if len(data) > _SMALL and not frame_by_frame:
         with ExitStack() as stack:
             try:
                 frames = stack.enter_context(ffmpeg_graph.opened(data, kind, track))
@@ -154,30 +156,39 @@ def _source(data: bytes, kind: Format, limits: Limits, track: Track) -> Iterator
                 rate, channels = first.sample_rate, first.layout.nb_channels
                 check_layout(rate, channels, limits)
                 losses = Losses()
-                yield Source(rate, channels, _many_at_a_time(first, frames, losses, data, kind, limits), losses)
+                clock = None if track.declared else Clock(losses, limits.max_audio_seconds * rate)
+                blocks = _many_at_a_time(chain((first,), frames), channels, clock)
+                rest = partial(ffmpeg_frames.open_source, data, kind, limits)
+                yield Source(rate, channels, _then_frame_by_frame(blocks, rest, (rate, channels), losses), losses)
                 return
     with ffmpeg_frames.open_source(data, kind, limits) as source:
         yield source
 
 
-def _many_at_a_time(
-    first: Any, frames: Iterator[Any], losses: Losses, data: bytes, kind: Format, limits: Limits
-) -> Iterator[npt.NDArray[Any]]:
-    """The samples of all frames. From the first damage on they come frame by frame, with losses counted anew."""
-    rate, channels, done = first.sample_rate, first.layout.nb_channels, 0
-    clock = Clock(losses, limits.max_audio_seconds * rate)
-    try:
-        for frame in chain((first,), frames):
+def _many_at_a_time(frames: Iterator[Any], channels: int, clock: Clock | None) -> Iterator[npt.NDArray[Any]]:
+    for frame in frames:
+        if clock is not None:
             clock.add(frame)
-            done += frame.samples
-            block = ffmpeg_graph.as_array(frame, channels)
-            del frame
+        yield ffmpeg_graph.as_array(frame, channels)
+
+
+def _then_frame_by_frame(
+    blocks: Iterator[npt.NDArray[Any]],
+    rest: Callable[[], AbstractContextManager[Source]],
+    shape: tuple[int, int],
+    losses: Losses,
+) -> Iterator[npt.NDArray[Any]]:
+    """The blocks; from the first damage on, what comes frame by frame, with losses counted anew."""
+    done = 0
+    try:
+        for block in blocks:
+            done += block.shape[1]
             yield block
         return
     except av.FFmpegError:
         pass
-    with ffmpeg_frames.open_source(data, kind, limits) as source:
-        if (source.rate, source.channels) != (rate, channels):
+    with rest() as source:
+        if (source.rate, source.channels) != shape:
             raise refused(ffmpeg_frames.CHANGE)
         yield from behind(source.blocks, done)
         losses.samples, losses.errors = source.losses.samples, source.losses.errors

@@ -32,7 +32,10 @@ class Losses:
 
 
 class Clock:
-    """Counts the samples that time stamps show to be missing between frames.
+    """Counts the samples that time stamps show to be missing between frames, for containers that declare no length.
+
+    Where one is declared, the difference to it is certain, and time stamps are not: FFmpeg's of Vorbis jump by a block
+    at the end of a page.
 
     Args:
         losses: They are added to this.
