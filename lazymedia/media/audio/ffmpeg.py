@@ -58,6 +58,7 @@ class Track:
         declared: Samples per channel that the container declares, where that is no guess.
         is_one_page: Whether it is Vorbis whose samples all lie in one page of an OGG. FFmpeg 8 drops the wrong number
             of samples at the end of those.
+        is_cut: Whether it is an OGG whose last page is damaged or ends no stream. Then it is not known how long it was.
         other_codec: As `lazymedia.media.system_ffmpeg.other_codec`.
     """
 
@@ -69,6 +70,7 @@ class Track:
     frame_samples: int
     declared: int | None
     is_one_page: bool
+    is_cut: bool
     other_codec: str | None
 
 
@@ -124,6 +126,7 @@ def choose(container: Any, data: bytes, kind: Format, limits: Limits) -> tuple[A
         context.frame_size or 0,
         declared,
         kind.demuxer == "ogg" and name == "vorbis" and ogg.has_one_page_of_sound(data),
+        kind.demuxer == "ogg" and not ogg.is_complete(data),
         system_ffmpeg.other_codec(container),
     )
     return stream, track
@@ -169,7 +172,7 @@ def _declared(container: Any, stream: Any, data: bytes, kind: Format) -> int | N
     if kind == MP3:
         return declared_samples(data)
     known = header.read_header(data, kind)
-    if known is not None:
+    if known is not None and (known.declared or kind.sndfile):
         return known.declared
     if not stream.rate or not kind.declared_length or kind.sndfile:  # MPEG in a WAV, for example
         return None

@@ -19,7 +19,7 @@ from av.stream import Discard
 
 from lazymedia.limits import Limits
 from lazymedia.media.audio.bounds import check_layout, refused
-from lazymedia.media.audio.ffmpeg import choose, open_container
+from lazymedia.media.audio.ffmpeg import Track, choose, open_container
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.mpeg_audio import frame_size
 from lazymedia.media.audio.samples import BLOCK
@@ -34,9 +34,8 @@ _POINTERS: Final = 8
 _UNDECODABLE_START: Final = 64
 """Packets that a recording which may begin anywhere can lose before its first whole frame; they count as no error."""
 
-_FOREIGN: Final = 32
-"""Frames of another rate or layout from which on they are no damage: in a program's code, six look like frames by
-chance."""
+_FOREIGN: Final = 24
+"""Frames of another rate or layout from which on they are no damage: half a second of most codecs."""
 
 _LARGEST_FRAME: Final = 2881
 """Bytes of an MPEG audio frame, of layer II at 384 kbit/s and a rate of 32 kHz doubled, at most."""
@@ -67,9 +66,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
         for other in container.streams:
             if other.index != stream.index:
                 other.discard = Discard.all
-        stream.codec_context.thread_count = 1  # FLAC and ALAC would take a thread for every core, for one clip
-        stream.codec_context.options = _UNTRIMMED if track.is_one_page else _STRICT.get(track.codec, {})
-        frames = _Frames(container, stream, kind, losses, _FEW + len(data) // _BYTES_PER_ERROR)
+        frames = _Frames(container, stream, track, kind, losses, _FEW + len(data) // _BYTES_PER_ERROR)
         decoded = iter(frames)
         if track.is_one_page:
             next(decoded, None)
@@ -79,9 +76,8 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
         shape = _shape(first)
         # Only a decoded frame is certain: AAC with SBR has twice the rate of its header.
         check_layout(shape[0], shape[1], limits)
-        alike = _alike(chain((first,), decoded), shape, losses)
         clock = None if track.declared else Clock(losses, limits.max_audio_seconds * shape[0])
-        blocks = _blocks(alike, shape[1], clock)
+        blocks = _blocks(frames.like(first, decoded), shape[1], clock)
         if track.is_one_page and track.declared:
             blocks = _at_most(blocks, track.declared)
         yield Source(shape[0], shape[1], blocks, losses)
@@ -94,10 +90,14 @@ class _Frames:
         last_error: The last one that was passed over.
     """
 
-    def __init__(self, container: Any, stream: Any, kind: Format, losses: Losses, most_errors: int) -> None:
+    def __init__(
+        self, container: Any, stream: Any, track: Track, kind: Format, losses: Losses, most_errors: int
+    ) -> None:
         self.last_error: av.FFmpegError | None = None
         self._container = container
         self._stream = stream
+        self._options = _UNTRIMMED if track.is_one_page else _STRICT.get(track.codec, {})
+        self._decoder = self._prepared(stream.codec_context)
         self._losses = losses
         self._errors_left = most_errors
         self._free_errors = _UNDECODABLE_START if kind.joinable else 0
@@ -118,9 +118,40 @@ class _Frames:
             else:
                 return
 
+    def like(self, first: Any, others: Iterator[Any]) -> Iterator[Any]:
+        """The first frame and the others of its shape. Few of another shape are damage; many are another recording,
+        which cannot be put behind this one.
+        """
+        shape = _shape(first)
+        foreign = 0
+        for frame in chain((first,), others):
+            if _shape(frame) == shape:
+                yield frame
+                continue
+            foreign += 1
+            self._losses.errors += 1
+            if foreign >= _FOREIGN:
+                raise refused(CHANGE)
+            self._renew_decoder()
+
+    def _prepared(self, context: Any) -> Any:
+        context.thread_count = 1  # FLAC and ALAC would take a thread for every core, for one clip
+        context.options = self._options
+        return context
+
+    def _renew_decoder(self) -> None:
+        """Damage in AAC can change the channels of the decoder for good; a new one begins with those of the header."""
+        old = self._stream.codec_context
+        new: Any = av.CodecContext.create(old.codec.name, "r")
+        if old.extradata:
+            new.extradata = old.extradata
+        if old.sample_rate and old.layout.nb_channels:
+            new.sample_rate, new.layout = old.sample_rate, old.layout
+        self._decoder = self._prepared(new)
+
     def _decoded(self, packet: Any) -> list[Any]:
         try:
-            decoded: list[Any] = packet.decode()
+            decoded: list[Any] = self._decoder.decode(packet if packet.size else None)
         except FFmpegEOFError:
             return []
         except av.FFmpegError as exc:
@@ -140,7 +171,7 @@ class _Frames:
         """What the last frame of MPEG audio in a packet decodes to: FFmpeg puts the tags that stand between frames into
         the packet of the frame behind them.
         """
-        if not self._stream.codec_context.codec.canonical_name.startswith("mp"):
+        if not self._decoder.codec.canonical_name.startswith("mp"):
             return []
         data = bytes(packet)
         start = data.find(b"\xff", max(1, len(data) - _LARGEST_FRAME))
@@ -148,7 +179,7 @@ class _Frames:
             if frame_size(data[start : start + 4]) == len(data) - start:
                 frame = av.Packet(data[start:])
                 frame.pts, frame.time_base = packet.pts, packet.time_base
-                return list(self._stream.codec_context.decode(frame))
+                return list(self._decoder.decode(frame))
             start = data.find(b"\xff", start + 1)
         return []
 
@@ -175,19 +206,6 @@ def _refuse_listed(frames: list[Any]) -> None:
 
 def _shape(frame: Any) -> tuple[int, int, str]:
     return frame.sample_rate, frame.layout.nb_channels, frame.format.name
-
-
-def _alike(frames: Iterator[Any], shape: tuple[int, int, str], losses: Losses) -> Iterator[Any]:
-    """Frames of one shape. Few others are damage; many are another recording, which cannot be put behind this one."""
-    foreign = 0
-    for frame in frames:
-        if _shape(frame) == shape:
-            yield frame
-            continue
-        foreign += 1
-        losses.errors += 1
-        if foreign >= _FOREIGN:
-            raise refused(CHANGE)
 
 
 def _blocks(frames: Iterator[Any], channels: int, clock: Clock | None) -> Iterator[npt.NDArray[Any]]:

@@ -20,7 +20,7 @@ from lazymedia.limits import Limits
 from lazymedia.media.audio import ffmpeg, ffmpeg_frames, ffmpeg_graph, ogg
 from lazymedia.media.audio.bounds import check_layout, refused
 from lazymedia.media.audio.ffmpeg import Track
-from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.formats import MP4, Format
 from lazymedia.media.audio.info import AudioInfo
 from lazymedia.media.audio.source import Clock, Losses, Source
 from lazymedia.media.stopping import checkpoint
@@ -63,7 +63,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     links = ogg.links_of(data)
     with ExitStack() as stack:
         source, later = _first_that_opens(stack, data, links, kind, limits)
-        blocks = chain(source.blocks, _others(source, data, later, kind, limits), _end_of_ogg(data, source.losses))
+        blocks = chain(source.blocks, _others(source, data, later, kind, limits))
         yield Source(source.rate, source.channels, blocks, source.losses)
 
 
@@ -111,28 +111,24 @@ def _others(first: Source, data: bytes, links: list[slice], kind: Format, limits
             first.losses.errors += 1
 
 
-def _end_of_ogg(data: bytes, losses: Losses) -> Iterator[npt.NDArray[Any]]:
-    """No block, but the end of the payload looked at once all blocks before have been given."""
-    if not ogg.is_complete(data):
-        losses.errors += 1
-    yield from ()
-
-
 @contextmanager
 def _opened(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     """A payload of one recording."""
     track = ffmpeg.read_track(data, kind, limits)
     with _source(data, kind, limits, track) as source:
-        yield Source(source.rate, source.channels, counted(source, track), source.losses)
+        yield Source(source.rate, source.channels, counted(source, track, kind), source.losses)
 
 
-def counted(source: Source, track: Track) -> Iterator[npt.NDArray[Any]]:
+def counted(source: Source, track: Track, kind: Format) -> Iterator[npt.NDArray[Any]]:
     """The blocks, with the losses completed at their end by what the container declares."""
     total = 0
     for block in source.blocks:
         total += block.shape[1]
         yield block
-    missing = (track.declared or 0) - total
+    source.losses.errors += track.is_cut
+    # An MP4 in fragments may say that nothing is shown for a while. Damage in one is always an error besides.
+    declared = track.declared if kind != MP4 or source.losses.errors else None
+    missing = (declared or 0) - total
     if missing > max(track.frame_samples, source.rate // 50):  # containers round, and count what primes a decoder
         source.losses.at_least(missing)
     source.losses.at_least(source.losses.errors * track.frame_samples)

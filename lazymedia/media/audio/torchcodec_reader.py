@@ -58,7 +58,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     rate, channels, _ = shape
     check_layout(rate, channels, limits)
     source = Source(rate, channels, _blocks(first, runs, shape), losses)
-    yield Source(rate, channels, pyav_reader.counted(source, track), losses)
+    yield Source(rate, channels, pyav_reader.counted(source, track, kind), losses)
 
 
 def _runs(demuxer: Any, decoder: Any, losses: Losses) -> Iterator[Any]:
