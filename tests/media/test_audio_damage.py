@@ -233,7 +233,7 @@ SOUND: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("what", SOUND)
 def test_a_sound_clip_has_lost_nothing(what: str) -> None:
     for backend in ("auto", "pyav"):
-        ref = AudioMediaIO(audio_backend=backend).load_bytes_ref(SOUND[what]())  # type: ignore[arg-type]  # from a table
+        ref = AudioMediaIO(audio_backend=backend).load_bytes_ref(SOUND[what]())
         before = ref.outline()
         assert before is not None
         assert (before.lost_samples, before.errors) == (None, None)

@@ -31,12 +31,23 @@ _PROBED: Final = (
 )
 """Decoders, by their own names, that opening may run to learn a track's parameters. None of video or pictures."""
 
-DEMUXER_OPTIONS: Final = {
-    "enable_drefs": "0",  # references of a QuickTime movie to other files
-    "probesize": str(5 << 20),
-    "analyzeduration": str(5_000_000),
-    "max_streams": "64",
-}
+_SECTIONS: Final = {"mpegts", "mpeg"}
+_PROBE, _PROBE_SECTIONS = 1 << 18, 1 << 21
+"""Bytes that FFmpeg reads to learn what is in a payload. Of MPEG streams more, which have no header that says all. Each
+packet that is read takes some 500 bytes of memory until it is decoded, and may have one or two itself.
+"""
+
+
+def demuxer_options(kind: Format) -> dict[str, str]:
+    """FFmpeg's options for opening a payload, without those that say where it is."""
+    return {
+        "codec_whitelist": ",".join(sorted(_PROBED)),
+        "enable_drefs": "0",  # references of a QuickTime movie to other files
+        "probesize": str(_PROBE_SECTIONS if kind.demuxer in _SECTIONS else _PROBE),
+        "analyzeduration": str(5_000_000),
+        "max_streams": "64",
+    }
+
 
 OUT_OF_MEMORY: Final = "the header asks for more memory than there is"
 
@@ -51,7 +62,6 @@ class Track:
     Attributes:
         number: Its index among the streams of the container.
         codec: FFmpeg's name of the codec.
-        decoder: FFmpeg's name of the decoder.
         channels: As the header has them; 0 where it does not.
         is_listed: Whether the order of the channels is a list of the container's own.
         frame_samples: Samples per channel of a packet, 0 where that is not known.
@@ -64,7 +74,6 @@ class Track:
 
     number: int
     codec: str
-    decoder: str
     channels: int
     is_listed: bool
     frame_samples: int
@@ -82,8 +91,7 @@ def open_container(data: bytes, kind: Format) -> Any:
         av.FFmpegError: A damaged header.
     """
     options = {
-        **DEMUXER_OPTIONS,
-        "codec_whitelist": ",".join(sorted(_PROBED)),
+        **demuxer_options(kind),
         "protocol_whitelist": "none",  # no such protocol: nothing but the payload can be opened
         "format_whitelist": kind.demuxer,
     }
@@ -120,7 +128,6 @@ def choose(container: Any, data: bytes, kind: Format, limits: Limits) -> tuple[A
     track = Track(
         stream.index,
         name,
-        context.codec.name,
         channels,
         is_listed,
         context.frame_size or 0,
@@ -213,10 +220,10 @@ def _in_matroska(container: Any, stream: Any) -> int:
 
 
 __all__ = [
-    "DEMUXER_OPTIONS",
     "OUT_OF_MEMORY",
     "Track",
     "choose",
+    "demuxer_options",
     "open_container",
     "read_info",
     "read_track",

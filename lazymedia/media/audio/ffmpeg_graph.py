@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from av.error import EOFError as FFmpegEOFError
 
-from lazymedia.media.audio.ffmpeg import DEMUXER_OPTIONS, Track
+from lazymedia.media.audio.ffmpeg import Track, demuxer_options
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.samples import BLOCK
 from lazymedia.media.stopping import checkpoint
@@ -87,9 +87,8 @@ def _memory_file(data: bytes) -> int:
 def _graph(descriptor: int, kind: Format, track: Track) -> tuple[Any, Any]:
     """What decodes, and where its frames come out; the latter does not keep the former."""
     options = {
-        **DEMUXER_OPTIONS,
-        "codec_whitelist": track.decoder,
-        "protocol_whitelist": "fd",  # a descriptor that is named here, and nothing that has a name
+        **demuxer_options(kind),
+        "protocol_whitelist": "fd",  # the descriptor below, and nothing that has a name
         "fd": str(descriptor),
     }
     graph = av.filter.Graph()
