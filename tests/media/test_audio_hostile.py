@@ -85,7 +85,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "many books in a Matroska": partial(vorbis_in_matroska, 18, 128, b"matroska"),
     "behind a tag": lambda: id3v2(20) + vorbis_bomb(22),
     "as a FLAC behind a tag that libsndfile reads otherwise": lambda: b"ID3\4\0\0\0\0\0\x04fLaC" + vorbis_bomb(22),
-    "in a row of sound ones": lambda: vorbis_bomb(22) * 100,
+    "a hundred in a row": lambda: vorbis_bomb(22) * 100,
     "Opus of 255 channels": lambda: opus(
         opus_head(255, family=255, mapping=b"\xff\0" + bytes(range(255))), [b"\xf8"], 960
     ),
@@ -101,13 +101,13 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 """None of them has sound."""
 
 
-@pytest.mark.parametrize("arguments", [("auto",), ("pyav",), ("soundfile",), ("auto", "header")], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("auto",), ("auto", "header")], ids=" ".join)
 @pytest.mark.parametrize("what", BOMBS)
 def test_a_header_that_asks_for_too_much_is_an_error_at_once(what: str, arguments: tuple[str, ...]) -> None:
     came, cpu, grown = read_apart(BOMBS[what](), *arguments)
 
     assert isinstance(came, str)
-    assert cpu < 0.1 if what != "in a row of sound ones" else cpu < 0.3
+    assert cpu < 0.1 if what != "a hundred in a row" else cpu < 0.3
     assert grown < 48
 
 

@@ -29,6 +29,9 @@ _COMPANDED: Final = {6, 7}
 _ADPCM: Final = {2, 0x11}
 """Tags of a WAV. RFC 2361, appendix A; 0xFFFE names the codec further on (Microsoft, WAVEFORMATEXTENSIBLE)."""
 _WIDTHS: Final = {_INTEGERS: {8, 16, 24, 32}, _FLOATS: {32, 64}}
+_LISTS: Final = {b"smpl": (28, 36), b"cue ": (0, 4)}
+_ROW: Final = 24
+"""Chunks with rows of 24 bytes: where their number stands, and how many bytes come before them."""
 _UNKNOWN_SIZE: Final = 0x7FFFF000
 """Sizes from here on are those that programs write which cannot know the size, as into a pipe."""
 
@@ -106,8 +109,8 @@ def _wav(data: bytes) -> Header | None:
             readable &= sound is None
         elif name == b"data" and sound is None:
             sound = body, size
-        elif name == b"smpl":
-            readable &= _is_whole_sampler(data, order, body, size)
+        elif name in _LISTS:
+            readable &= _is_whole_list(data, order, body, size, *_LISTS[name])
     if layout is None:
         return None
     tag, channels, rate, bits = layout
@@ -122,12 +125,12 @@ def _wav(data: bytes) -> Header | None:
     return Header(AudioInfo(rate, channels, min(size, len(data) - body) // frame), declared, readable)
 
 
-def _is_whole_sampler(data: bytes, order: str, body: int, size: int) -> bool:
-    """Whether a chunk holds as many loops as it says; libsndfile refuses the file where it does not."""
-    if size < 36 or body + 36 > len(data):
+def _is_whole_list(data: bytes, order: str, body: int, size: int, count_at: int, head: int) -> bool:
+    """Whether a chunk holds as many rows as it says. libsndfile refuses the file or loses samples where it does not."""
+    if size < head or body + head > len(data):
         return False
-    (loops,) = struct.unpack_from(f"{order}I", data, body + 28)
-    return bool(size >= 36 + 24 * loops)
+    (count,) = struct.unpack_from(f"{order}I", data, body + count_at)
+    return bool(size >= head + _ROW * count)
 
 
 def _aiff(data: bytes) -> Header | None:
