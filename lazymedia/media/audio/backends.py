@@ -55,10 +55,11 @@ def resolve(backend: Backend | None, data: bytes, kind: Format) -> Backend:
 
 def _is_for_torchcodec(data: bytes, kind: Format) -> bool:
     """Whether it is certain what torchcodec makes of a payload. Of recordings that follow each other in one OGG it
-    decodes the later ones by the tables of the first.
+    decodes the later ones by the tables of the first, and it ends those in one page too late.
     """
-    is_chained = kind.demuxer == "ogg" and len(ogg.links_of(data)) > 1
-    return system_ffmpeg.is_certain(data, kind.demuxer) and not is_chained
+    if kind.demuxer == "ogg" and (len(ogg.links_of(data)) > 1 or ogg.has_one_page_of_sound(data)):
+        return False
+    return system_ffmpeg.is_certain(data, kind.demuxer)
 
 
 def is_by_libsndfile(data: bytes, kind: Format) -> bool:
