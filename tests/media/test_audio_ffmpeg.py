@@ -29,6 +29,7 @@ from lazymedia.testing.video import make_video
 from tests.media import odd_clips
 from tests.media.audio_clips import wav, with_packet
 from tests.media.hearing import decode, pitches
+from tests.media.hostile_clips import in_matroska
 from tests.media.many_at_a_time import checks, frame_by_frame, load, open_files, outcome
 from tests.media.mp3_clips import constant, id3v2, layer_two, song, untold
 from tests.media.mp4_files import box, patched, remuxed
@@ -430,3 +431,14 @@ def test_a_clip_below_the_size_for_a_memory_file_is_decoded_all_the_same() -> No
     assert np.array_equal(load(small), frame_by_frame(load, small))
     assert AudioMediaIO().load_bytes(wav())[1] == 16_000
     assert len(load(id3v2(70_000) + song())) == 96_000
+
+
+@pytest.mark.parametrize("count", [60, 4_000])
+def test_a_packet_of_nothing_ends_no_decode(count: int) -> None:
+    """FFmpeg takes one for the end, wherever it stands."""
+    packets = [struct.pack("<64h", *range(64))] * count
+    packets[count // 2 : count // 2] = [b""]
+    data = in_matroska(b"A_PCM/INT/LIT", b"", packets, rate=48_000)
+
+    assert len(load(data)) == 64 * count
+    assert len(frame_by_frame(load, data)) == 64 * count

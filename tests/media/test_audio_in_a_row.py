@@ -14,6 +14,7 @@ from lazymedia.media.audio import AudioMediaIO, ogg
 from lazymedia.media.audio.ogg import MAX_LINKS
 from lazymedia.testing.audio import make_audio, sound
 from tests.media.hearing import RATE, decode, pitches, refusal
+from tests.media.ogg_pages import packed, sheets
 
 
 def song(frequency: float, *, rate: int = RATE, channels: int = 1, format_: str = "OGG", quality: float = 0.5) -> bytes:
@@ -118,6 +119,22 @@ def test_a_recording_whose_tables_are_damaged_is_left_out_and_counted(damaged: i
 
     assert np.array_equal(samples, np.concatenate([decode(one) for at, one in enumerate(songs) if at != damaged]))
     assert info.errors == 1
+
+
+@pytest.mark.parametrize("format_", ["OGG", "OPUS", "FLAC"])
+def test_a_recording_of_headers_alone_is_left_out_and_counted(format_: str) -> None:
+    if format_ == "FLAC":
+        songs = [make_audio(1, RATE, format="OGA", frequency=frequency) for frequency in (440, 1000)]
+    else:
+        songs = [song(440, format_=format_), song(1000, format_=format_)]
+    headers = packed([sheet for sheet in sheets(songs[1]) if sheet.granule <= 0])
+    assert len(headers) < len(songs[1]) // 2
+
+    for clip in (songs[0] + headers, headers + songs[0]):
+        (samples, _), info = AudioMediaIO().load_bytes_and_info(clip)
+        assert np.array_equal(samples, decode(songs[0]))
+        assert info.errors
+    refusal(headers)
 
 
 def test_a_recording_that_is_cut_within_its_tables_is_left_out_and_counted() -> None:

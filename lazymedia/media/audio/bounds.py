@@ -19,6 +19,11 @@ def refused(message: str) -> UnprocessableMediaError:
     return UnprocessableMediaError(message, modality="audio")
 
 
+def reason(exc: Exception) -> str:
+    """What a library says, without the number and the name that FFmpeg's errors put around it."""
+    return str(getattr(exc, "strerror", None) or exc)
+
+
 def check_layout(rate: int, channels: int, limits: Limits) -> None:
     """Refuse a clip whose rate or number of channels no real recording has.
 
@@ -73,4 +78,4 @@ def check_range(samples: npt.NDArray[Any], limits: Limits) -> None:
         raise refused(f"the audio holds samples beyond {limits.max_audio_amplitude:g}, where full scale is 1")
 
 
-__all__ = ["SAMPLE_BYTES", "check_layout", "check_length", "check_range", "refused"]
+__all__ = ["SAMPLE_BYTES", "check_layout", "check_length", "check_range", "reason", "refused"]

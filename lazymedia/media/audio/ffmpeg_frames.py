@@ -23,7 +23,7 @@ from lazymedia.media.audio.ffmpeg import Track, choose, open_container
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.mpeg_audio import frame_size
 from lazymedia.media.audio.samples import BLOCK
-from lazymedia.media.audio.source import Clock, Losses, Source
+from lazymedia.media.audio.source import Clock, Losses, NoSamplesError, Source
 from lazymedia.media.stopping import checkpoint
 
 CHANGE: Final = "the rate, channels or type of the samples change in the middle of the audio"
@@ -57,7 +57,8 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     """Decode a payload of one recording. The losses that it has are complete at the end.
 
     Raises:
-        UnprocessableMediaError: As `choose`; no samples; or another rate or other channels from the middle on.
+        UnprocessableMediaError: As `choose`; or another rate or other channels from the middle on.
+        NoSamplesError: Nothing decodes.
         av.FFmpegError: The header is damaged.
     """
     losses = Losses()
@@ -72,7 +73,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
             next(decoded, None)
         first = next(decoded, None)
         if first is None:
-            raise refused("the audio track holds no samples") from frames.last_error
+            raise NoSamplesError("the audio track holds no samples") from frames.last_error
         shape = _shape(first)
         # Only a decoded frame is certain: AAC with SBR has twice the rate of its header.
         check_layout(shape[0], shape[1], limits)
@@ -107,16 +108,18 @@ class _Frames:
             try:
                 for packet in self._container.demux(self._stream):
                     checkpoint()
-                    yield from self._decoded(packet)
+                    if packet.size:  # an empty one would end the decoder, wherever it stands
+                        yield from self._decoded(packet)
                     if self._errors_left <= 0:
-                        return
+                        break
             except FFmpegEOFError:
-                return
+                break
             except av.FFmpegError as exc:  # of the demuxer, which goes on behind it
                 self._fail(exc)
                 checkpoint()
             else:
-                return
+                break
+        yield from self._decoded(None)
 
     def like(self, first: Any, others: Iterator[Any]) -> Iterator[Any]:
         """The first frame and the others of its shape. Few of another shape are damage; many are another recording,
@@ -151,12 +154,12 @@ class _Frames:
 
     def _decoded(self, packet: Any) -> list[Any]:
         try:
-            decoded: list[Any] = self._decoder.decode(packet if packet.size else None)
+            decoded: list[Any] = self._decoder.decode(packet)
         except FFmpegEOFError:
             return []
         except av.FFmpegError as exc:
             try:
-                decoded = self._behind_tags(packet)
+                decoded = [] if packet is None else self._behind_tags(packet)
             except av.FFmpegError:
                 decoded = []
             if not decoded:

@@ -1,7 +1,7 @@
-"""Which audio format a payload is, told by its own bytes.
+"""Which audio format a payload is, by its own bytes.
 
-Comes in: a payload. Goes out: a `Format`, or None. Never here: a file name, a declared media type, or a codec library;
-both belong to whoever sends the payload, and a demuxer that trusts either opens what it should not.
+File names and declared media types are not used: both come with the payload, and a demuxer that trusts either opens
+what it should not.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class AudioMediaIO(MediaIO[Clip]):
         except (LazyMediaError, ImportError, MemoryError):
             raise
         except Exception as exc:
-            raise bounds.refused(f"the {kind.name} audio cannot be decoded: {exc}") from exc
+            raise bounds.refused(f"the {kind.name} audio cannot be decoded: {bounds.reason(exc)}") from exc
 
 
 class _Mono:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lazymedia.errors import LazyMediaError
 from lazymedia.media.audio import formats, header
-from lazymedia.media.audio.bounds import refused
+from lazymedia.media.audio.bounds import reason, refused
 
 if TYPE_CHECKING:
     from lazymedia.limits import Limits
@@ -34,7 +34,7 @@ def outline(data: bytes, limits: Limits) -> AudioInfo | None:
     except (LazyMediaError, ImportError, MemoryError):
         raise
     except Exception as exc:
-        raise refused(f"the header of the {kind.name} audio cannot be read: {exc}") from exc
+        raise refused(f"the header of the {kind.name} audio cannot be read: {reason(exc)}") from exc
 
 
 __all__ = ["outline"]

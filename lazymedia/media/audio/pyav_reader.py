@@ -22,7 +22,7 @@ from lazymedia.media.audio.bounds import check_layout, refused
 from lazymedia.media.audio.ffmpeg import Track
 from lazymedia.media.audio.formats import MP4, Format
 from lazymedia.media.audio.info import AudioInfo
-from lazymedia.media.audio.source import Clock, Losses, Source
+from lazymedia.media.audio.source import Clock, Losses, NoSamplesError, Source
 from lazymedia.media.stopping import checkpoint
 
 _SMALL: Final = 1 << 16
@@ -52,8 +52,9 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     each other in one OGG are read one after the other, each with its own tables.
 
     Raises:
-        UnprocessableMediaError: Over a limit, no audio, a codec that is not decoded, no samples, or a rate or layout
-            that changes on the way. No cause, but where the payload is damaged.
+        UnprocessableMediaError: Over a limit, no audio, a codec that is not decoded, or a rate or layout that changes
+            on the way. No cause.
+        NoSamplesError: Nothing decodes.
         av.FFmpegError: The header is damaged.
     """
     if kind.demuxer != "ogg":
@@ -87,7 +88,7 @@ def _first_that_opens(
         link, *links = links
         try:
             source = stack.enter_context(_opened(data[link], kind, limits))
-        except av.FFmpegError:
+        except (av.FFmpegError, NoSamplesError):
             if not links:
                 raise
             errors += 1
@@ -107,7 +108,7 @@ def _others(first: Source, data: bytes, links: list[slice], kind: Format, limits
                 yield from source.blocks
                 first.losses.samples += source.losses.samples
                 first.losses.errors += source.losses.errors
-        except av.FFmpegError:
+        except (av.FFmpegError, NoSamplesError):
             first.losses.errors += 1
 
 
@@ -128,10 +129,14 @@ def counted(source: Source, track: Track, kind: Format) -> Iterator[npt.NDArray[
     source.losses.errors += track.is_cut
     # An MP4 in fragments may say that nothing is shown for a while. Damage in one is always an error besides.
     declared = track.declared if kind != MP4 or source.losses.errors else None
-    missing = (declared or 0) - total
-    if missing > max(track.frame_samples, source.rate // 50):  # containers round, and count what primes a decoder
-        source.losses.at_least(missing)
+    source.losses.at_least(_missing(declared, total, track, source.rate))
     source.losses.at_least(source.losses.errors * track.frame_samples)
+
+
+def _missing(declared: int | None, total: int, track: Track, rate: int) -> int:
+    """Samples by which a clip is shorter than declared; containers round, and count what primes a decoder."""
+    missing = (declared or 0) - total
+    return missing if missing > max(track.frame_samples, rate // 50) else 0
 
 
 @contextmanager
@@ -155,7 +160,8 @@ def _source(data: bytes, kind: Format, limits: Limits, track: Track) -> Iterator
                 clock = None if track.declared else Clock(losses, limits.max_audio_seconds * rate)
                 blocks = _many_at_a_time(chain((first,), frames), channels, clock)
                 rest = partial(ffmpeg_frames.open_source, data, kind, limits)
-                yield Source(rate, channels, _then_frame_by_frame(blocks, rest, (rate, channels), losses), losses)
+                source = Source(rate, channels, blocks, losses)
+                yield Source(rate, channels, _then_frame_by_frame(source, track, rest), losses)
                 return
     with ffmpeg_frames.open_source(data, kind, limits) as source:
         yield source
@@ -169,25 +175,25 @@ def _many_at_a_time(frames: Iterator[Any], channels: int, clock: Clock | None) -
 
 
 def _then_frame_by_frame(
-    blocks: Iterator[npt.NDArray[Any]],
-    rest: Callable[[], AbstractContextManager[Source]],
-    shape: tuple[int, int],
-    losses: Losses,
+    source: Source, track: Track, rest: Callable[[], AbstractContextManager[Source]]
 ) -> Iterator[npt.NDArray[Any]]:
-    """The blocks; from the first damage on, what comes frame by frame, with losses counted anew."""
+    """The blocks of a source. From the first damage on, or where they end too early, what comes frame by frame, with
+    losses counted anew.
+    """
     done = 0
     try:
-        for block in blocks:
+        for block in source.blocks:
             done += block.shape[1]
             yield block
-        return
+        if not _missing(track.declared, done, track, source.rate):
+            return
     except av.FFmpegError:
         pass
-    with rest() as source:
-        if (source.rate, source.channels) != shape:
+    with rest() as other:
+        if (other.rate, other.channels) != (source.rate, source.channels):
             raise refused(ffmpeg_frames.CHANGE)
-        yield from behind(source.blocks, done)
-        losses.samples, losses.errors = source.losses.samples, source.losses.errors
+        yield from behind(other.blocks, done)
+        source.losses.samples, source.losses.errors = other.losses.samples, other.losses.errors
 
 
 def behind(blocks: Iterator[npt.NDArray[Any]], done: int) -> Iterator[npt.NDArray[Any]]:

@@ -39,8 +39,8 @@ class _Linear(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no ty
 
 
 class _Payload(io.BytesIO):
-    """A payload in which a seek to before its start goes nowhere: cffi would print the error to stderr, for whoever
-    sends such a payload. libsndfile sees that it did not arrive.
+    """A payload in which a seek to before its start goes nowhere: cffi would print the error to stderr, once for each
+    such payload. libsndfile sees that it did not arrive.
     """
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:

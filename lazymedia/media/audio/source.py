@@ -31,6 +31,10 @@ class Losses:
         self.samples = max(self.samples, samples)
 
 
+class NoSamplesError(Exception):
+    """A header that could be read, and no frame behind it that decodes."""
+
+
 class Clock:
     """Counts the samples that time stamps show to be missing between frames, for containers that declare no length.
 
@@ -80,4 +84,4 @@ class Source:
     losses: Losses = field(default_factory=Losses)
 
 
-__all__ = ["Clock", "Losses", "Source"]
+__all__ = ["Clock", "Losses", "NoSamplesError", "Source"]
