@@ -296,6 +296,18 @@ def test_a_damaged_clip_prints_nothing(capfd: pytest.CaptureFixture[str]) -> Non
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("format_", ["MP3", "MPEG", "AAC", "TS", "OGG", "OPUS", "M4A", "FLAC"])
+def test_no_library_prints_what_it_finds_wrong(format_: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """One printed 40,000 lines for a megabyte and a half."""
+    clip = bytearray(make_audio(30, 48_000, 2, format=format_))
+    for at in range(2_000, len(clip), 700):
+        clip[at : at + 9] = bytes(range(9))
+    with contextlib.suppress(UnprocessableMediaError):
+        decode(bytes(clip[: len(clip) // 2]))
+
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize(("format_", "packet"), [("AAC", 1), ("TS", 188)])
 def test_a_recording_that_begins_in_the_middle_of_a_frame_begins_with_the_next_one(format_: str, packet: int) -> None:
     clip = make_audio(2, 48_000, format=format_)
