@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from lazymedia.identity import MultiModalHasher
     from lazymedia.limits import Limits
     from lazymedia.media import DecodeSpec, MediaIO, MediaRef, checkpoint, derive_media_key
-    from lazymedia.media.audio import AudioMediaIO
+    from lazymedia.media.audio import AudioInfo, AudioMediaIO
     from lazymedia.media.image import ImageMediaIO
     from lazymedia.media.raw import RawBytesMediaIO
     from lazymedia.media.video import PacketIndexCache, VideoMediaIO, VideoMetadata
@@ -86,7 +86,7 @@ _HOMES: Final = {
     "lazymedia.identity": ("MultiModalHasher",),
     "lazymedia.limits": ("Limits",),
     "lazymedia.media": ("DecodeSpec", "MediaIO", "MediaRef", "checkpoint", "derive_media_key"),
-    "lazymedia.media.audio": ("AudioMediaIO",),
+    "lazymedia.media.audio": ("AudioInfo", "AudioMediaIO"),
     "lazymedia.media.image": ("ImageMediaIO",),
     "lazymedia.media.raw": ("RawBytesMediaIO",),
     "lazymedia.media.video": ("PacketIndexCache", "VideoMediaIO", "VideoMetadata"),
@@ -107,6 +107,7 @@ _HOMES: Final = {
 _HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AudioInfo",
     "AudioMediaIO",
     "AudioProcessorItems",
     "BadRequestError",

@@ -86,6 +86,9 @@ class Limits:
     """Hz; a lower declared rate would be blown up by resampling."""
     max_audio_rate: int = 384_000
     """Hz; a higher declared rate makes a long clip look short."""
+    max_audio_amplitude: float = 2.0**32
+    """Absolute value of a sample, where 1.0 is full scale. Floats that hold PCM of 32 bits as whole numbers come to
+    2^31; the squares that a spectrogram sums may overflow far above."""
 
     max_video_frames: int = 768
     """Frames that one video may yield."""

@@ -81,7 +81,7 @@ def test_what_is_uncertain_is_pyavs_and_needs_no_torchcodec(monkeypatch: pytest.
     audio = AudioMediaIO(audio_backend="torchcodec").load_bytes_ref(UNCERTAIN["MP3"][0])
 
     assert video.spec.settings["video_backend"] == video.decode()[1].video_backend == "pyav"
-    assert audio.spec.settings == {"audio_backend": "soundfile"}
+    assert audio.spec.settings == {"audio_backend": "pyav"}
     assert len(audio.decode()[0])
 
 
