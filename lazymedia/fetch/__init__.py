@@ -4,7 +4,7 @@
 * `registry`: connectors of your own, by name
 * `url`: one parse with one meaning; `domains`, `address`: whom a URL may name, and where that may lead
 * `resolve`: a name becomes checked addresses; `guarded`: an httpx2 transport to those and no others, over connections
-  of `pool`; `client`: requests through it or through a caller's client; `library_logs`: what HTTP libraries log of them
+  of `pool`; `client`: requests through it or through a caller's client; `http_logs`: what HTTP libraries log of them
 * `download`: redirects, statuses, further tries (`retries`, `ranges`); `body`, `pace`: how a body comes; `arriving`,
   `digests`: what is done with it meanwhile; `flights`: one download for all who want it; `slots`: how many at once;
   `sharing`: for which request

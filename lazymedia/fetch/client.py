@@ -15,7 +15,7 @@ import anyio
 
 from lazymedia.errors import BadUrlError
 from lazymedia.fetch.address import AddressPolicy
-from lazymedia.fetch.library_logs import short_records
+from lazymedia.fetch.http_logs import short_records
 from lazymedia.fetch.transport import Headers, Reply, literal_address, lower_names, request_headers, translated
 from lazymedia.fetch.url import DEFAULT_PORTS, HttpUrl
 from lazymedia.limits import Limits
