@@ -143,8 +143,12 @@ class _Frames:
         return context
 
     def _renew_decoder(self) -> None:
-        """Damage in AAC can change the channels of the decoder for good; a new one begins with those of the header."""
+        """Damage in AAC can change the channels of the decoder for good; a new one begins with those of the header.
+        Frames of MPEG audio have headers of their own.
+        """
         old = self._stream.codec_context
+        if old.codec.canonical_name.startswith("mp"):
+            return
         new: Any = av.CodecContext.create(old.codec.name, "r")
         if old.extradata:
             new.extradata = old.extradata
