@@ -40,9 +40,9 @@ class Scale:
     megabytes: int
 
 
-FULL: Final = Scale((16_384, 5_461), (4_096, 2_176), 400, 600, 200_000, 16)
+FULL: Final = Scale((16_384, 5_461), (4_096, 2_176), 1_000, 600, 200_000, 16)
 """As large as the default limits let through; fewer frames, entries and bytes, whose cost is linear or worse."""
-SHORT: Final = Scale((4_096, 1_365), (1_024, 544), 400, 60, 40_000, 2)
+SHORT: Final = Scale((4_096, 1_365), (1_024, 544), 2_000, 60, 40_000, 2)
 """A sixteenth of the pixels and a tenth of the time, by which the bound is smaller as well."""
 
 Maker = Callable[[Scale], bytes]

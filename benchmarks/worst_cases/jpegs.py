@@ -14,7 +14,8 @@ END_OF_BLOCKS: Final = 0xE0
 _MOST_BLOCKS: Final = 32_767
 
 _NOISE: Final = bytes.fromhex(
-    "4bc60000000000016874004eea00000000b56a5d800000000fdda10000000002b96f30929de6099a37e73a6eb7ba79e87dcd314d973832e8bea0"
+    "4bc60000000000016874004eea00000000b56a5d800000000dfda10000000002b96f30929de6099a37e73a6eb7ba79e87dcd314d973832e8"
+    "bea0"
 )
 """Arithmetic code of a first AC scan that leaves most coefficients of all blocks different from zero."""
 
@@ -24,10 +25,10 @@ def segment(marker: int, body: bytes) -> bytes:
     return struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body
 
 
-def frame(kind: int, size: tuple[int, int], components: int, sampling: int = 0x11) -> bytes:
+def frame(kind: int, size: tuple[int, int], components: int) -> bytes:
     """Tables that quantise by 1, and a frame header."""
     width, height = size
-    parts = b"".join(bytes([number + 1, sampling, 0]) for number in range(components))
+    parts = b"".join(bytes([number + 1, 0x11, 0]) for number in range(components))
     return segment(0xDB, b"\0" + b"\1" * 64) + segment(kind, struct.pack(">BHHB", 8, height, width, components) + parts)
 
 
@@ -44,7 +45,7 @@ def scan(components: range, first: int, last: int, approximation: int, coded: by
 
 def arithmetic(size: tuple[int, int], scans: int) -> bytes:
     """Progressive, arithmetic coding: DC, AC, and then as many refinements of all coefficients as there is room for."""
-    head = SOI + frame(ARITHMETIC, size, 1, 0x44) + scan(range(1), 0, 0, 0, _NOISE[:2])
+    head = SOI + frame(ARITHMETIC, size, 1) + scan(range(1), 0, 0, 0, _NOISE[:2])
     refinements = scan(range(1), 1, 63, 0x10, _NOISE[:2]) * (scans - 2)
     return head + scan(range(1), 1, 63, 0x01, _NOISE) + refinements + EOI
 

@@ -248,8 +248,8 @@ def _gif_with(extra: bytes) -> bytes:
 
 def _gif_of_clear_codes(scale: Scale) -> bytes:
     """Codes that begin the table anew and give no pixel."""
-    nine = int("100000000" * 8, 2).to_bytes(9)
-    block = b"\xfc" + (nine * 28)
+    eight_codes = sum(256 << 9 * number for number in range(8)).to_bytes(9, "little")
+    block = b"\xfc" + eight_codes * 28
     head = b"GIF89a" + struct.pack("<HHBBB", *scale.picture, 0, 0, 0)
     return head + b"," + struct.pack("<HHHHB", 0, 0, *scale.picture, 0) + b"\x08" + block * (scale.megabytes << 12)
 
