@@ -55,25 +55,26 @@ def _is_wanted(case: Case, patterns: list[str] | None) -> bool:
 
 
 def _rows(cases: list[Case], *, short: bool) -> Iterator[Row]:
+    scale = SHORT if short else FULL
     load_libraries()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "payload")
         for case in cases:
-            fault = make(case, SHORT if short else FULL, path)
+            fault = make(case, scale, path)
             if fault is not None:
                 yield Row(case.name, case.modality, "", outcome=f"cannot be made: {fault}", failed=True)
                 continue
             for ask in case.asks or ASKS[case.modality]:
-                yield _least(case, ask, path)
+                yield _least(case, ask, path, scale.cap)
 
 
-def _least(case: Case, ask: str, path: Path) -> Row:
+def _least(case: Case, ask: str, path: Path, cap: int) -> Row:
     """The least of a few tries, if the first is over the bound by its CPU time alone."""
-    row = run(case, ask, path)
+    row = run(case, ask, path, cap)
     for _ in range(_AGAIN):
         if row.failed or not row.bound < row.cpu < 2 * row.bound:
             break
-        row = min(row, run(case, ask, path), key=lambda tried: (tried.failed, tried.cpu))
+        row = min(row, run(case, ask, path, cap), key=lambda tried: (tried.failed, tried.cpu))
     return row
 
 

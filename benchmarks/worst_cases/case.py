@@ -30,6 +30,7 @@ class Scale:
         seconds: Length of a clip.
         entries: Entries of a table, or parts of a container, that take a few bytes each.
         megabytes: Length of an input that is only bytes.
+        cap: CPU seconds after which a process is ended.
     """
 
     picture: tuple[int, int]
@@ -38,11 +39,12 @@ class Scale:
     seconds: int
     entries: int
     megabytes: int
+    cap: int
 
 
-FULL: Final = Scale((16_384, 5_461), (4_096, 2_176), 1_000, 600, 200_000, 16)
+FULL: Final = Scale((16_384, 5_461), (4_096, 2_176), 1_000, 600, 200_000, 16, 60)
 """As large as the default limits let through; fewer frames, entries and bytes, whose cost is linear or worse."""
-SHORT: Final = Scale((4_096, 1_365), (1_024, 544), 2_000, 60, 40_000, 2)
+SHORT: Final = Scale((4_096, 1_365), (1_024, 544), 2_000, 60, 40_000, 2, 10)
 """A sixteenth of the pixels and a tenth of the time, by which the bound is smaller as well."""
 
 Maker = Callable[[Scale], bytes]

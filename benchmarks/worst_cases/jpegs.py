@@ -54,9 +54,14 @@ def dc_refined(size: tuple[int, int], components: int, scans: int) -> bytes:
     """Progressive, Huffman: a DC scan and refinements of it, each without a byte, which libjpeg fills with zeros."""
     tables = huffman(0, 0) + huffman(1, END_OF_BLOCKS)
     first = scan(range(components), 0, 0, 0x01)
-    return SOI + frame(PROGRESSIVE, size, components) + tables + first + scan(range(components), 0, 0, 0x10) * (
-        scans - 1
-    ) + EOI
+    return (
+        SOI
+        + frame(PROGRESSIVE, size, components)
+        + tables
+        + first
+        + scan(range(components), 0, 0, 0x10) * (scans - 1)
+        + EOI
+    )
 
 
 def ac_refined(size: tuple[int, int], components: int, scans: int) -> bytes:

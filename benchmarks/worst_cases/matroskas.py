@@ -24,9 +24,9 @@ def video_track(codec: bytes, size: tuple[int, int], *extra: bytes) -> bytes:
     return element("AE", number("D7", 1), number("73C5", 1), number("83", 1), element("86", codec), sizes, *extra)
 
 
-def audio_track(codec: bytes, rate: int, channels: int, *extra: bytes) -> bytes:
+def audio_track(codec: bytes, rate: int, channels: int, *extra: bytes, depth: int = 16) -> bytes:
     """A track of sound."""
-    sound = element("E1", element("B5", struct.pack(">d", rate)), number("9F", channels))
+    sound = element("E1", element("B5", struct.pack(">d", rate)), number("9F", channels), number("6264", depth))
     return element("AE", number("D7", 1), number("73C5", 1), number("83", 2), element("86", codec), sound, *extra)
 
 
@@ -59,9 +59,18 @@ def tags(count: int) -> bytes:
     return element("1254C367", element("7373", element("63C0"), *simple))
 
 
+def chapters(count: int) -> bytes:
+    """Chapters, each numbered lower than the last one."""
+    atoms = (
+        element("B6", number("73C4", count - one), number("91", one), number("92", one + 1)) for one in range(count)
+    )
+    return element("1043A770", element("45B9", *atoms))
+
+
 __all__ = [
     "audio_track",
     "block",
+    "chapters",
     "cluster",
     "compression",
     "element",

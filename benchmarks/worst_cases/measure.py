@@ -24,8 +24,6 @@ from lazymedia.media.audio import AudioMediaIO, resample
 from lazymedia.media.image import ImageMediaIO, probe
 from lazymedia.media.video import VideoMediaIO
 
-CPU_CAP: Final = 60
-"""CPU seconds after which a process is ended; no bound is higher."""
 WALL_CAP: Final = 600
 """Seconds after which one that waits is ended."""
 MEMORY_CAP: Final = 8 << 30
@@ -106,19 +104,19 @@ def make(case: Case, scale: Scale, path: Path) -> str | None:
     return _forked(lambda: path.write_bytes(case.make(scale)))[1]
 
 
-def run(case: Case, ask: str, path: Path) -> Row:
-    """Decode a payload in another process."""
+def run(case: Case, ask: str, path: Path, cap: int) -> Row:
+    """Decode a payload in another process, which is ended after ``cap`` CPU seconds."""
     blank = Row(case.name, case.modality, ask, size=path.stat().st_size)
-    found, fault = _forked(lambda: asdict(_measured(case, ask, path)))
+    found, fault = _forked(lambda: asdict(_measured(case, ask, path, cap)))
     if found is None:
         blank.outcome, blank.failed, blank.bound = str(fault), True, bound(blank.size, 0, case.modality)
-        blank.decode = CPU_CAP if fault == _ended(signal.SIGXCPU) else 0.0
+        blank.decode = float(cap) if fault == _ended(signal.SIGXCPU) else 0.0
         return blank
     return Row(**found)
 
 
-def _measured(case: Case, ask: str, path: Path) -> Row:
-    _limit()
+def _measured(case: Case, ask: str, path: Path, cap: int) -> Row:
+    _limit(cap)
     row = Row(case.name, case.modality, ask)
     data = path.read_bytes()
     row.size = len(data)
@@ -190,8 +188,8 @@ def _memory(field: str) -> int:
     return int(next(line for line in status.splitlines() if line.startswith(field)).split()[1]) << 10
 
 
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_CAP, CPU_CAP + 1))
+def _limit(cap: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (cap, cap + 1))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_CAP, MEMORY_CAP))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -215,7 +213,7 @@ def _forked(work: Callable[[], Any]) -> tuple[Any | None, str | None]:
 
 def _ended(number: int) -> str:
     if number == signal.SIGXCPU:
-        return f"ended after {CPU_CAP} CPU seconds"
+        return "ended: too many CPU seconds"
     if number == signal.SIGALRM:
         return f"ended after {WALL_CAP} seconds"
     return f"crashed by {signal.Signals(number).name}"

@@ -78,8 +78,12 @@ class Track:
             box(b"minf", kind[1], reference, samples),
         )
         header = full(
-            b"tkhd", struct.pack(">LLLLL", 0, 0, 1, 0, length & 0xFFFFFFFF), bytes(16), _UNTURNED,
-            struct.pack(">LL", self.shown[0] << 16, self.shown[1] << 16), flags=7,
+            b"tkhd",
+            struct.pack(">LLLLL", 0, 0, 1, 0, length & 0xFFFFFFFF),
+            bytes(16),
+            _UNTURNED,
+            struct.pack(">LL", self.shown[0] << 16, self.shown[1] << 16),
+            flags=7,
         )
         edits = box(b"edts", table(b"elst", "LlL", self.edits)) if self.edits else b""
         movie = struct.pack(">LLLLLH", 0, 0, self.scale, length & 0xFFFFFFFF, 1 << 16, 0x100)
@@ -93,7 +97,9 @@ class Track:
 
 def jpeg_entry(size: tuple[int, int]) -> bytes:
     """Motion JPEG: its decoder needs no more than the packets."""
-    return box(b"jpeg", bytes(6), struct.pack(">H", 1), bytes(16), struct.pack(">HH", *size), bytes(48), b"\0\x18\xff\xff")
+    return box(
+        b"jpeg", bytes(6), struct.pack(">H", 1), bytes(16), struct.pack(">HH", *size), bytes(48), b"\0\x18\xff\xff"
+    )
 
 
 def aac_entry(config: bytes, rate: int, channels: int) -> bytes:

@@ -26,8 +26,8 @@ def _crc_table() -> Iterator[int]:
 _TABLE: Final = tuple(_crc_table())
 
 
-def _checksum(data: bytes) -> int:
-    value = 0
+def checksum(data: bytes, value: int = 0) -> int:
+    """Of a page; or of a table in a transport stream, which begins with another value."""
     for byte in data:
         value = (value << 8 & 0xFFFFFFFF) ^ _TABLE[value >> 24 ^ byte]
     return value
@@ -41,7 +41,7 @@ def page(packets: Sequence[bytes], serial: int, number: int, granule: int, flags
 
 def _page(rows: bytes, body: bytes, serial: int, number: int, granule: int, flags: int) -> bytes:
     head = struct.pack("<4sBBqIII", b"OggS", 0, flags, granule, serial, number, 0) + bytes([len(rows)]) + rows
-    return head[:22] + struct.pack("<I", _checksum(head + body)) + head[26:] + body
+    return head[:22] + struct.pack("<I", checksum(head + body)) + head[26:] + body
 
 
 def long_packet(packet: bytes, serial: int, number: int) -> list[bytes]:
@@ -147,4 +147,4 @@ def opus(packets: int, packet: bytes, samples: int, *, channels: int = 1, tags: 
     return b"".join(pages)
 
 
-__all__ = ["Bits", "comments", "long_packet", "opus", "page", "vorbis", "vorbis_headers"]
+__all__ = ["Bits", "checksum", "comments", "long_packet", "opus", "page", "vorbis", "vorbis_headers"]

@@ -8,9 +8,10 @@ import struct
 import zlib
 from typing import Any, Final
 
+import av
 from PIL import Image
 
-from benchmarks.worst_cases import avifs, jpegs, matroskas, mp4s, pngs, streams
+from benchmarks.worst_cases import avifs, jpegs, matroskas, mp4s, oggs, pngs, streams
 from benchmarks.worst_cases.case import Case, Maker, Scale
 from benchmarks.worst_cases.pictures import gif, webp_animation
 
@@ -56,6 +57,8 @@ def _coded() -> list[Case]:
         *cases,
         _case("mjpeg-scans", lambda s: _mjpeg(_many_scans(s)), _FEW, short=True),
         _case("mjpeg-restarts", lambda s: _mjpeg(jpegs.restarts(s.frame)), _FEW),
+        _case("vp9-many-frames-in-a-packet", _superframes, _FEW, short=True),
+        _case("h264-many-frames-in-a-packet", _h264_of_frames, _FEW, short=True),
         _case("vp8-sizes-alternate", _sizes, _FEW),
         _case("h264-many-units", _h264_of_units, _FEW, short=True),
         _case("h264-many-times", lambda s: _times(s, 1 << 40), _FEW),
@@ -72,8 +75,24 @@ def _mjpeg(picture: bytes, frames: int = 3) -> bytes:
 
 
 def _many_scans(scale: Scale) -> bytes:
-    """Scans of no bytes: FFmpeg's decoder passes over all blocks for each."""
-    return jpegs.dc_refined(scale.frame, 1, 2_000)
+    """Scans of some bytes: FFmpeg's decoder passes over all blocks for each."""
+    return jpegs.ac_refined(scale.frame, 1, 4_000)
+
+
+def _superframes(scale: Scale) -> bytes:
+    """Packets of eight frames each. VP9 bitstream specification, annex B."""
+    source = streams.encoded(streams.CODECS["vp9"], scale.frame, 9)
+    first, *_, last = _packets(source)
+    marker = bytes([0xC0 | 1 << 3 | 7])
+    packet = last * 8 + marker + struct.pack("<H", len(last)) * 8 + marker
+    return streams.muxed(source, "webm", [first, *[packet] * (scale.frames // 8)])
+
+
+def _h264_of_frames(scale: Scale) -> bytes:
+    """Packets of sixteen frames each."""
+    source = streams.encoded(streams.CODECS["h264"], scale.frame, 17)
+    first, *others = _packets(source)
+    return streams.muxed(source, "mp4", [first, *[b"".join(others)] * (scale.frames // 16)])
 
 
 def _sizes(scale: Scale) -> bytes:
@@ -83,10 +102,12 @@ def _sizes(scale: Scale) -> bytes:
 
 
 def _packet(data: bytes) -> bytes:
-    import av
+    return _packets(data)[0]
 
+
+def _packets(data: bytes) -> list[bytes]:
     with av.open(io.BytesIO(data)) as container:
-        return next(bytes(packet) for packet in container.demux() if packet.size)
+        return [bytes(packet) for packet in container.demux() if packet.size]
 
 
 def _h264_of_units(scale: Scale) -> bytes:
@@ -98,10 +119,7 @@ def _h264_of_units(scale: Scale) -> bytes:
 
 def _times(scale: Scale, step: int) -> bytes:
     source = streams.encoded(streams.CODECS["h264"], _SMALL, 17)
-    import av
-
-    with av.open(io.BytesIO(source)) as container:
-        packets = [bytes(packet) for packet in container.demux() if packet.size]
+    packets = _packets(source)
     return streams.muxed(source, "matroska", packets, [number * step for number in range(len(packets))])
 
 
@@ -169,6 +187,7 @@ def _matroskas() -> list[Case]:
         _case("mkv-times-descend", _mkv_descending, _FEW),
         _case("mkv-cues-descend", _mkv_cues, _FEW, short=True),
         _case("mkv-tags", _mkv_tags, _FEW, short=True),
+        _case("mkv-chapters", lambda s: _mkv(_picture(), head=matroskas.chapters(s.entries)), _FEW, short=True),
     ]
 
 
@@ -232,12 +251,24 @@ def _mkv_tags(scale: Scale) -> bytes:
 
 def _others() -> list[Case]:
     return [
+        _case("ts-programs", _ts_programs, _FEW, short=True),
         _case("ts-empty-packets", lambda s: (b"\x47\x1f\xff\x10" + bytes(184)) * (s.megabytes * 5_000), _FEW),
         _case("flv-tags", lambda s: _flv(s.megabytes << 16), _FEW, short=True),
         _case("flv-metadata", lambda s: _flv_metadata(s.entries), _FEW, short=True),
         _case("avi-index", _avi_index, _FEW),
         _case("avi-info", _avi_info, _FEW),
     ]
+
+
+def _ts_programs(scale: Scale) -> bytes:
+    """Tables of programs, none of which is there. ISO/IEC 13818-1, 2.4.4.3."""
+    packets = []
+    for section in range(256):
+        rows = b"".join(struct.pack(">HH", 1 + section * 40 + row, 0xE000 | 32 + row) for row in range(40))
+        table = struct.pack(">BHHBBB", 0, 0xB000 | len(rows) + 9, 1, 0xC1, section, 255) + rows
+        body = b"\0" + table + struct.pack(">L", oggs.checksum(table, 0xFFFFFFFF))
+        packets.append(b"\x47\x40\0" + bytes([0x10 | section & 15]) + body.ljust(184, b"\xff"))
+    return b"".join(packets) * (scale.entries // 10_000)
 
 
 def _flv(tags: int) -> bytes:
@@ -265,7 +296,9 @@ def _avi_index(scale: Scale) -> bytes:
 def _avi_info(scale: Scale) -> bytes:
     """A list of many notes."""
     whole = _mjpeg(_small_jpeg(), 2)
-    notes = b"".join(b"K%03d" % (number % 1_000) + struct.pack("<L", 2) + b"v\0" for number in range(scale.entries))
+    notes = b"".join(
+        struct.pack(">L", 0x41414141 + number) + struct.pack("<L", 2) + b"v\0" for number in range(scale.entries)
+    )
     listed = b"LIST" + struct.pack("<L", 4 + len(notes)) + b"INFO" + notes
     return whole[:12] + listed + whole[12:]
 
