@@ -83,7 +83,7 @@ def _silence() -> list[Case]:
     )
     telling = {"mp3", "opus", "m4a", "flac"}
     cases = [
-        _case(f"silence-{name}", functools.partial(_silent, kind=kind), short=name in telling) for name, *kind in kinds
+        _case(f"silence-{kind[0]}", functools.partial(_silent, kind=kind), short=kind[0] in telling) for kind in kinds
     ]
     return [
         *cases,
@@ -97,8 +97,8 @@ def _silence() -> list[Case]:
     ]
 
 
-def _silent(scale: Scale, *, kind: tuple[str, int, int, str | None]) -> bytes:
-    name, rate, channels, subtype = kind
+def _silent(scale: Scale, *, kind: tuple[str, str, int, int, str | None]) -> bytes:
+    _, name, rate, channels, subtype = kind
     # A little less than is allowed: encoders pad the end.
     return encode(np.zeros(((scale.seconds - 1) * rate, channels), np.float32), rate, format=name, subtype=subtype)
 
@@ -141,7 +141,7 @@ def _tables() -> list[Case]:
         _case("matroska-laced", _matroska_laced, _NATIVE, short=True),
         _case("matroska-shared-beginning", _matroska_shared, _NATIVE),
         _case("matroska-tags", _matroska_tags, _NATIVE, short=True),
-        _case("opus-tags", lambda s: _tagged_opus(s), _NATIVE, short=True),
+        _case("opus-tags", _tagged_opus, _NATIVE, short=True),
         _case("flac-comments", _flac_comments, _NATIVE, short=True),
         _case("flac-in-ogg-comments", _flac_in_ogg_comments, _NATIVE),
         _case("mp3-tag", _mp3_tag, _NATIVE, short=True),

@@ -47,7 +47,7 @@ def _page(rows: bytes, body: bytes, serial: int, number: int, granule: int, flag
 def long_packet(packet: bytes, serial: int, number: int) -> list[bytes]:
     """A packet of any length, on as many pages as it takes."""
     rows = b"\xff" * (len(packet) // 255) + bytes([len(packet) % 255])
-    pages = []
+    pages: list[bytes] = []
     for at in range(0, len(rows), 255):
         part = rows[at : at + 255]
         body = packet[at * 255 : at * 255 + sum(part)]

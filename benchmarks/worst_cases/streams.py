@@ -75,7 +75,7 @@ def static(name: str, size: tuple[int, int], frames: int) -> bytes:
     """A video of one group of frames, that many, of which none differs from the one before."""
     codec = CODECS[name]
     source = encoded(codec, size, codec.first + codec.period)
-    with av.open(io.BytesIO(source)) as container:
+    with av.open(io.BytesIO(source), "r") as container:
         stream = container.streams.video[0]
         packets = [bytes(packet) for packet in container.demux(stream) if packet.size]
     repeated = [packets[codec.first :][number % codec.period] for number in range(frames - codec.first)]
@@ -92,7 +92,7 @@ def muxed(template: bytes, muxer: str, packets: Sequence[bytes], times: Sequence
         times: Of each, in 1/25 s; none for one after the other.
     """
     buffer = io.BytesIO()
-    with av.open(io.BytesIO(template)) as source, av.open(buffer, "w", format=muxer) as output:
+    with av.open(io.BytesIO(template), "r") as source, av.open(buffer, "w", format=muxer) as output:
         first: Any = source.streams[0]
         stream = output.add_stream_from_template(first, opaque=True)
         keys = first.type == "audio" or first.codec_context.name == "mjpeg"
