@@ -15,6 +15,8 @@ from benchmarks.worst_cases.case import WITH_TIFF, Case, Maker, Scale
 
 _SCANS: Final = 64
 _WEBP_SIDE: Final = 16_383
+_CLEAR: Final = 256
+"""The code of a GIF of 256 colours that begins the table anew; the next one ends the picture."""
 
 
 def _by_pillow(kind: str, mode: str = "RGB", colour: Any = 0x5A, **save: Any) -> Maker:
@@ -194,39 +196,21 @@ def gif(canvas: tuple[int, int], frames: int, frame: tuple[int, int] = (1, 1), *
 
 def _solid_lzw(width: int, height: int) -> bytes:
     """One colour in sub-blocks: runs that grow by a pixel with each code, begun again when the table is full."""
-    pixels, bits, used = width * height, 0, 0
-
-    def put(code: int, size: int) -> None:
-        nonlocal bits, used
-        bits |= code << used
-        used += size
-
-    whole, packed = 0, []
-    while whole < pixels:
-        put(256, 9)
-        put(0, 9)
-        whole += 1
-        code, run = 258, 2
-        size = 9
-        while whole < pixels and code < 4_095:
-            if run > pixels - whole:
-                run, short = pixels - whole, pixels - whole
-                put(0 if short == 1 else 256 + short, size)
-            else:
-                put(code, size)
-            whole += run
-            run += 1
-            code += 1
-            size = 9 + (code >= 512) + (code >= 1_024) + (code >= 2_048)
-        packed.append(bits.to_bytes(used // 8 + 1, "little")[: used // 8])
-        bits >>= used // 8 * 8
-        used %= 8
-    put(257, 12)
-    packed.append(bits.to_bytes(used // 8 + 1, "little"))
-    coded = b"".join(packed)
-    return b"".join(
-        bytes([len(part)]) + part for part in (coded[at : at + 255] for at in range(0, len(coded), 255)) if part
-    )
+    left, size = width * height, 9
+    codes: list[tuple[int, int]] = []
+    while left:
+        codes += [(_CLEAR, size), (0, 9)]
+        left -= 1
+        for code in range(_CLEAR + 2, 4_095):
+            size = max(9, code.bit_length())
+            run = min(code - _CLEAR, left)
+            if not run:
+                break
+            codes.append((_CLEAR + run if run > 1 else 0, size))
+            left -= run
+    bits = "".join(format(code, f"0{size}b")[::-1] for code, size in [*codes, (_CLEAR + 1, size)])
+    coded = int(bits[::-1], 2).to_bytes(-(-len(bits) // 8), "little")
+    return b"".join(bytes([len(part)]) + part for part in (coded[at : at + 255] for at in range(0, len(coded), 255)))
 
 
 def _gifs() -> list[Case]:

@@ -135,15 +135,21 @@ def _mp4s() -> list[Case]:
         _case("mp4-edits", _mp4_edits, _FEW, short=True),
         _case("mp4-offsets", lambda s: _mp4_with(s, b"ctts", "Ll", [(1, 5), (1, -5)]), _FEW),
         _case("mp4-key-frames", lambda s: _mp4_with(s, b"stss", "L", [(1,)]), _FEW),
-        _case("mp4-boxes", lambda _: _mp4(4, bytes(99), head=avifs.box(b"free") * 90_000), _FEW, short=True),
+        _case("mp4-boxes", lambda _: _mp4_whole(head=avifs.box(b"free") * 90_000), _FEW, short=True),
         _case("mp4-runs", _mp4_runs, _FEW),
-        _case("mp4-metadata", lambda s: _mp4(4, _small_jpeg() * 4, head=mp4s.metadata(s.entries)), _FEW, short=True),
-        _case("mp4-short-ticks", lambda _: _mp4(4, _small_jpeg() * 4, scale=0x7FFFFFFF), _FEW),
+        _case("mp4-metadata", lambda s: _mp4_whole(head=mp4s.metadata(s.entries)), _FEW, short=True),
+        _case("mp4-short-ticks", lambda _: _mp4_whole(scale=0x7FFFFFFF), _FEW),
     ]
 
 
 def _mp4(samples: int, data: bytes, **settings: Any) -> bytes:
     return mp4s.Track(mp4s.jpeg_entry(_SMALL), data, samples, shown=_SMALL, **settings).movie()
+
+
+def _mp4_whole(**settings: Any) -> bytes:
+    """Four pictures, and nothing wrong with them."""
+    picture = _small_jpeg()
+    return _mp4(4, picture * 4, size=len(picture), **settings)
 
 
 def _mp4_shared(scale: Scale) -> bytes:
@@ -276,7 +282,7 @@ def _ts_programs(scale: Scale) -> bytes:
 
 def _flv(tags: int) -> bytes:
     """Tags of pictures of Sorenson's H.263 that hold nothing."""
-    tag = b"\x09\0\0\x01" + bytes(7) + b"\x22" + struct.pack(">L", 12)
+    tag = b"\x09\0\0\x02" + bytes(7) + b"\x22\0" + struct.pack(">L", 13)
     return b"FLV\x01\x01\0\0\0\x09" + bytes(4) + tag * tags
 
 
