@@ -45,7 +45,7 @@ def main() -> int:
     over = [row for row in rows if row.over]
     if not arguments.json:
         print(table([(*_HEADING, "outcome"), *map(_cells, rows)]))
-        print(f"\nover the bound: {len(over)} of {len(rows)}")
+        print(f"\n{sum(row.cpu for row in rows):.0f} CPU s in all; over the bound: {len(over)} of {len(rows)}")
         print("\n".join(f"  {row.case}, {row.ask}: {_why(row)}" for row in over))
     return 1 if over else 0
 

@@ -59,8 +59,7 @@ def _coded() -> list[Case]:
         *cases,
         _case("mjpeg-scans", lambda s: _mjpeg(_many_scans(s)), _FEW, short=True),
         _case("mjpeg-restarts", lambda s: _mjpeg(jpegs.restarts(s.frame)), _FEW),
-        _case("vp9-many-frames-in-a-packet", _superframes, _FEW, short=True),
-        _case("h264-many-frames-in-a-packet", _h264_of_frames, _FEW, short=True),
+        _case("h264-many-frames-in-a-packet", _h264_of_frames, _FEW),
         _case("vp8-sizes-alternate", _sizes, _FEW),
         _case("h264-many-units", _h264_of_units, _FEW, short=True),
         _case("h264-many-times", lambda _: _times(1 << 40), _FEW),
@@ -80,15 +79,6 @@ def _mjpeg(picture: bytes, frames: int = 3) -> bytes:
 def _many_scans(scale: Scale) -> bytes:
     """Scans of some bytes: FFmpeg's decoder passes over all blocks for each."""
     return jpegs.ac_refined(scale.frame, 1, 4_000)
-
-
-def _superframes(scale: Scale) -> bytes:
-    """Packets of eight frames each. VP9 bitstream specification, annex B."""
-    source = streams.encoded(streams.CODECS["vp9"], scale.frame, 9)
-    first, *_, last = _packets(source)
-    marker = bytes([0xC0 | 1 << 3 | 7])
-    packet = last * 8 + marker + struct.pack("<H", len(last)) * 8 + marker
-    return streams.muxed(source, "webm", [first, *[packet] * (scale.frames // 8)])
 
 
 def _h264_of_frames(scale: Scale) -> bytes:
