@@ -64,7 +64,7 @@ def _behave(data: bytes, limits: Limits) -> MediaRef[object]:
         (b"", "crashed by SIGSEGV"),
         (b"\0", "raised ZeroDivisionError"),
         (b"\1", "ended: too many CPU seconds"),
-        (b"\2", "refused: no"),
+        (b"\2", "rejected: no"),
     ],
 )
 def test_what_becomes_of_a_process_is_a_row(

@@ -30,7 +30,7 @@ _HEADING = ("case", "asked", "bytes", "asked for", "CPU s", "bound", "of it", "m
 def main() -> int:
     """Parse the command line, run and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.worst_cases", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="the most telling cases, smaller: under a minute")
+    parser.add_argument("--short", action="store_true", help="a part of the cases, made smaller: about a minute")
     parser.add_argument("--only", metavar="PATTERN", action="append", help="cases whose names match, such as 'png*'")
     parser.add_argument("--json", action="store_true", help="one object for each row, one on a line")
     arguments = parser.parse_args()

@@ -81,9 +81,9 @@ def _silence() -> list[Case]:
         ("wav-adpcm", "WAV", 8_000, 1, "IMA_ADPCM"),
         ("ac3", "MKV", 48_000, 6, "ac3"),
     )
-    telling = {"mp3", "opus", "m4a", "flac"}
+    in_short = {"mp3", "opus", "m4a", "flac"}
     cases = [
-        _case(f"silence-{kind[0]}", functools.partial(_silent, kind=kind), short=kind[0] in telling) for kind in kinds
+        _case(f"silence-{kind[0]}", functools.partial(_silent, kind=kind), short=kind[0] in in_short) for kind in kinds
     ]
     return [
         *cases,

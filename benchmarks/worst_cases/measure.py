@@ -64,14 +64,14 @@ class Row:
         modality: "image", "video" or "audio".
         ask: How it was decoded.
         size: Encoded bytes.
-        asked: Pixels of the result, or seconds; where none came, those that the header tells.
+        asked: Pixels of the result, or seconds; where none came, those that the header has.
         bound: CPU seconds that this may cost.
         reference: CPU seconds of making the reference.
         header: CPU seconds of reading the header.
         decode: CPU seconds of the decode.
         peak: Bytes by which resident memory grew at most, beyond the payload.
         estimate: Bytes that the reference estimates; None where it does not.
-        outcome: "decoded", "refused: ...", or what went wrong.
+        outcome: "decoded", "rejected: ...", or what went wrong.
         failed: Whether that is something that no input may do.
     """
 
@@ -130,14 +130,14 @@ def _measured(case: Case, ask: str, path: Path, cap: int) -> Row:
         with _counted(row, "reference"):
             ref = ASKS[case.modality][ask](data, case.limits)
         with _counted(row, "header"):
-            told = _header(case, ask, ref, data)
-        row.estimate, row.asked = ref.decoded_bytes, told
+            row.asked = _by_header(case, ask, ref, data)
+        row.estimate = ref.decoded_bytes
         with _counted(row, "decode"):
             result = ref.decode()
         row.outcome = "decoded"
         row.asked = _size_of(result, case.modality)
     except LazyMediaError as exc:
-        row.outcome = f"refused: {exc}"
+        row.outcome = f"rejected: {exc}"
     except Exception as exc:  # noqa: BLE001  # a decoder may raise nothing else
         row.outcome, row.failed = f"raised {type(exc).__name__}: {exc}", True
     row.peak = _memory("VmHWM") - before
@@ -145,18 +145,18 @@ def _measured(case: Case, ask: str, path: Path, cap: int) -> Row:
     return row
 
 
-def _header(case: Case, ask: str, ref: MediaRef[Any], data: bytes) -> float:
-    """What is asked for, by the header; 0 where that tells nothing."""
+def _by_header(case: Case, ask: str, ref: MediaRef[Any], data: bytes) -> float:
+    """Pixels or seconds that are asked for, by the header; 0 where it has neither."""
     try:
         if case.modality == "image":
             header = probe(data, case.limits)
             return min(header.width * header.height, case.limits.max_image_pixels)
         if case.modality == "video":
-            outline = ref.outline()
-            return len(outline.frames_indices) * outline.width * outline.height if outline else 0.0
-        # A mapped reference has no header: its transform may change all that one tells.
-        told = (ref if ask == "native" else ASKS["audio"]["native"](data, case.limits)).outline()
-        return min(told.samples / told.rate, case.limits.max_audio_seconds) if told and told.samples else 0.0
+            info = ref.outline()
+            return len(info.frames_indices) * info.width * info.height if info else 0.0
+        # A mapped reference has no header of its own.
+        info = (ref if ask == "native" else ASKS["audio"]["native"](data, case.limits)).outline()
+        return min(info.samples / info.rate, case.limits.max_audio_seconds) if info and info.samples else 0.0
     except LazyMediaError:
         return 0.0
 

@@ -53,7 +53,7 @@ def _jpegs() -> list[Case]:
 
 
 def _stuffed_jpeg(scale: Scale) -> bytes:
-    """Bytes after which a marker has to be looked for."""
+    """A long scan without a marker, which has to be searched for one."""
     return jpegs.dc_refined((64, 64), 3, 2)[:-2] + b"\xff\0" * (scale.megabytes << 19) + jpegs.EOI
 
 
@@ -81,13 +81,13 @@ def _mpo(scale: Scale) -> bytes:
 
 def _pngs() -> list[Case]:
     cases = []
-    telling = {(1, 0, False), (8, 2, False), (16, 2, False), (8, 3, False), (16, 4, True), (16, 6, True)}
+    in_short = {(1, 0, False), (8, 2, False), (16, 2, False), (8, 3, False), (16, 4, True), (16, 6, True)}
     for colour, depths in pngs.DEPTHS.items():
         for bits in depths:
             for interlaced in (False, True):
                 name = f"png-{bits}-bit-colour-{colour}{'-interlaced' if interlaced else ''}"
                 make = functools.partial(_png, bits=bits, colour=colour, interlaced=interlaced)
-                cases.append(_case(name, make, short=(bits, colour, interlaced) in telling))
+                cases.append(_case(name, make, short=(bits, colour, interlaced) in in_short))
     for bits, colour in ((1, 0), (8, 0), (16, 0), (8, 2), (16, 2), (8, 3)):
         make = functools.partial(_png, bits=bits, colour=colour, see_through=True)
         cases.append(_case(f"png-{bits}-bit-colour-{colour}-trns", make, short=(bits, colour) in {(16, 2), (8, 3)}))

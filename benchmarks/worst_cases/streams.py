@@ -21,7 +21,7 @@ class Codec:
     Attributes:
         name: FFmpeg's.
         muxer: FFmpeg's name of a container for it.
-        options: For the encoder, so that it looks back no further than it has to.
+        options: For the encoder, so that frames refer to the one before only.
         first: Packets before those that are repeated.
         period: Packets that are repeated, after which numbers in them begin anew.
         pixels: FFmpeg's name of the layout.
