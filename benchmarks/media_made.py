@@ -26,8 +26,11 @@ from lazymedia.testing.video import make_video
 VERSION: Final = 1
 """Raise it whenever a file would come out differently."""
 
-FORMATS: Final = ("WAV", "FLAC", "MP3", "M4A", "OPUS")
-"""Audio, all stereo: 48 kHz for Opus, 44.1 kHz for the others."""
+FORMATS: Final = ("WAV", "FLAC", "MP3", "M4A", "OPUS", "OGG")
+"""Audio, all stereo: 48 kHz for Opus, 44.1 kHz for the others. OGG is Vorbis."""
+
+_BLOCK: Final = 1 << 14
+"""Samples that are written in one go; libvorbis puts them on the stack."""
 
 _FPS: Final = 30
 _MUXERS: Final = {"MP3": "mp3", "M4A": "ipod", "OPUS": "ogg"}
@@ -103,9 +106,11 @@ def _audio(name: str, seconds: int) -> bytes:
         span = _PACKET[name] * (piece // _PACKET[name])
         return _repeated(encode(samples, rate, format=name), span, round(seconds / span), _MUXERS[name])
     buffer = io.BytesIO()
-    with soundfile.SoundFile(buffer, "w", rate, 2, format=name, subtype="PCM_16") as file:
+    codec = "VORBIS" if name == "OGG" else "PCM_16"
+    with soundfile.SoundFile(buffer, "w", rate, 2, format=name, subtype=codec) as file:
         for _ in range(seconds // piece):
-            file.write(samples[: piece * rate])
+            for start in range(0, piece * rate, _BLOCK):
+                file.write(samples[start : min(start + _BLOCK, piece * rate)])
     return buffer.getvalue()
 
 

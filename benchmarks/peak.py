@@ -96,7 +96,7 @@ def _load_libraries(work: Callable[[bytes], int], name: str) -> None:
         work(make_video(64, 64, 64))
     else:
         for kind in ("WAV", "M4A"):
-            work(make_audio(1, 44_100, 2, format=kind))
+            work(make_audio(6, 44_100, 2, format=kind))
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(len, [b""] * 2))
 

@@ -1,10 +1,14 @@
 """Embed in a server on trio: Quart-Trio under Hypercorn, the renderer opened around the server.
 
+UUIDs of media count within the scope of one client; see fastapi_app.py.
+
 Run it: python examples/quart_trio_app.py
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from typing import Any
 
@@ -18,15 +22,39 @@ import lazymedia
 from lazymedia.testing import make_processor
 
 
+def read_json(body: bytes | str) -> dict[str, Any]:
+    """The object in a request's body. Python's reader raises RecursionError where arrays are nested too deeply."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as exc:
+        raise lazymedia.BadRequestError("the body is not JSON, or is nested too deeply") from exc
+    if not isinstance(found, dict):
+        raise lazymedia.BadRequestError("the body must be a JSON object")
+    return found
+
+
+def scope_of(authorization: str) -> str | None:
+    """One scope for each API key; a digest, so that the key itself is kept nowhere."""
+    scheme, _, key = authorization.partition(" ")
+    return hashlib.sha256(key.encode()).hexdigest() if scheme.lower() == "bearer" and key else None
+
+
 def make_app(renderer: lazymedia.Renderer) -> QuartTrio:
     """An app whose requests share a renderer that somebody else owns."""
     app = QuartTrio(__name__)
 
     @app.post("/v1/tokenize")  # type: ignore[untyped-decorator]  # quart-trio carries no types
     async def tokenize() -> dict[str, Any]:
-        body = await request.get_json(force=True, silent=True)
-        messages: Any = body.get("messages") if isinstance(body, dict) else body
-        result = await renderer.render_chat(messages)
+        body = read_json(await request.get_data(as_text=False))
+        # The body's chat_template, if it has one, is left out: a template is a program.
+        result = await renderer.render_chat(
+            body.get("messages", ()),
+            tools=body.get("tools"),
+            chat_template_kwargs=body.get("chat_template_kwargs"),
+            add_generation_prompt=body.get("add_generation_prompt", True),
+            continue_final_message=body.get("continue_final_message", False),
+            cache_scope=scope_of(request.headers.get("authorization", "")),
+        )
         return {"tokens": len(result.prompt_token_ids), "cached": result.cached}
 
     @app.errorhandler(lazymedia.LazyMediaError)  # type: ignore[untyped-decorator]  # the same

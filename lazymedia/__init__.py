@@ -42,11 +42,11 @@ if TYPE_CHECKING:
         UnprocessableMediaError,
         UpstreamError,
     )
-    from lazymedia.fetch import DownloadCache, MediaConnector, get_connector, register_connector
+    from lazymedia.fetch import DownloadCache, GuardedTransport, MediaConnector, get_connector, register_connector
     from lazymedia.identity import MultiModalHasher
     from lazymedia.limits import Limits
     from lazymedia.media import DecodeSpec, MediaIO, MediaRef, checkpoint, derive_media_key
-    from lazymedia.media.audio import AudioMediaIO
+    from lazymedia.media.audio import AudioInfo, AudioMediaIO
     from lazymedia.media.image import ImageMediaIO
     from lazymedia.media.raw import RawBytesMediaIO
     from lazymedia.media.video import PacketIndexCache, VideoMediaIO, VideoMetadata
@@ -82,11 +82,11 @@ _HOMES: Final = {
         "UnprocessableMediaError",
         "UpstreamError",
     ),
-    "lazymedia.fetch": ("DownloadCache", "MediaConnector", "get_connector", "register_connector"),
+    "lazymedia.fetch": ("DownloadCache", "GuardedTransport", "MediaConnector", "get_connector", "register_connector"),
     "lazymedia.identity": ("MultiModalHasher",),
     "lazymedia.limits": ("Limits",),
     "lazymedia.media": ("DecodeSpec", "MediaIO", "MediaRef", "checkpoint", "derive_media_key"),
-    "lazymedia.media.audio": ("AudioMediaIO",),
+    "lazymedia.media.audio": ("AudioInfo", "AudioMediaIO"),
     "lazymedia.media.image": ("ImageMediaIO",),
     "lazymedia.media.raw": ("RawBytesMediaIO",),
     "lazymedia.media.video": ("PacketIndexCache", "VideoMediaIO", "VideoMetadata"),
@@ -107,6 +107,7 @@ _HOMES: Final = {
 _HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AudioInfo",
     "AudioMediaIO",
     "AudioProcessorItems",
     "BadRequestError",
@@ -118,6 +119,7 @@ __all__ = [
     "DecoderCrashedError",
     "DownloadCache",
     "FetchTimeoutError",
+    "GuardedTransport",
     "ImageMediaIO",
     "ImageProcessorItems",
     "LazyMediaError",

@@ -45,7 +45,7 @@ _SCRUBBERS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"[A-Za-z0-9+/_-]{40,}={0,2}"), "<data>"),
     (re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)"), "<address>"),
     (re.compile(r"\[?(?<![\w:])(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}(?:%\w+)?\]?"), "<address>"),
-    (re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+"), " "),
+    (re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+"), " "),  # surrogates have no UTF-8
 )
 
 
@@ -60,8 +60,9 @@ def text_of(error: BaseException) -> str:
 def scrub(text: str) -> str:
     """Take out of a foreign text what a client must not see, and cut it to `MAX_TEXT` characters.
 
-    Goes: payloads, URLs behind their scheme, heap addresses, absolute paths, IP addresses, control characters. Decoders
-    of every kind put such things into their messages, and a heap address defeats address space randomisation.
+    Goes: payloads, URLs behind their scheme, heap addresses, absolute paths, IP addresses, control characters, halves
+    of surrogate pairs (an answer in UTF-8 cannot hold them). Decoders of every kind put such things into their
+    messages, and a heap address defeats address space randomisation.
     """
     text = text[: 8 * MAX_TEXT]
     for pattern, replacement in _SCRUBBERS:

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, final
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, TypeVar, final
 
 import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
+from anyio.lowlevel import EventLoopToken, current_token
 
 from lazymedia.errors import DecoderCrashedError, OverloadedError
 from lazymedia.media.stopping import DecodeStopped, stopping_when
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 @final
@@ -72,15 +75,15 @@ class Stopped:
 STOPPED: Final = Stopped()
 Outcome = Value[T] | Failed | Stopped
 
-_hop_thread: ContextVar[int | None] = ContextVar("lazymedia_hop_thread", default=None)
+_hop: ContextVar[tuple[int, EventLoopToken] | None] = ContextVar("lazymedia_hop", default=None)
 
 
-def in_hop() -> bool:
-    """Whether this thread runs a hop, where waiting for the loop could wait for itself.
+def in_hop(loop: EventLoopToken) -> bool:
+    """Whether this thread runs a hop of ``loop``'s, where waiting for that loop could wait for itself.
 
     A thread that the hop's function started is another one, also where it was given a copy of the context.
     """
-    return _hop_thread.get() == threading.get_ident()
+    return _hop.get() == (threading.get_ident(), loop)
 
 
 @final
@@ -96,7 +99,7 @@ class Hop(Generic[T]):
         """Run the function and keep its outcome. Raises nothing but a cancellation of the scope that it runs in."""
         cancelled = anyio.get_cancelled_exc_class()
         try:
-            box = await to_thread.run_sync(_boxed, self._fn, cancelled, limiter=self._limiter)
+            box = await to_thread.run_sync(_boxed, self._fn, cancelled, current_token(), limiter=self._limiter)
             self.outcome = box.pop()
         except Exception as error:  # noqa: BLE001  # not the function's, which are settled: no thread could be started
             refusal = OverloadedError("this process can start no more threads", retry_after=1.0)
@@ -114,19 +117,90 @@ class Hop(Generic[T]):
             del outcome  # see Failed.unwrap
 
 
+def frees_when_cancelled(fn: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let a coroutine function that is cancelled free its payloads at once.
+
+    On asyncio, anyio 4.16 leaves the cancellation of a task group's child in a reference cycle with all frames that it
+    went through (its ``task_done`` keeps the exception that it caught in a local variable), so that what they hold
+    waits for the garbage collector.
+    """
+
+    @wraps(fn)
+    async def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        call = fn(*args, **kwargs)
+        del args, kwargs
+        try:
+            return await call
+        except anyio.get_cancelled_exc_class() as error:
+            traceback.clear_frames(error.__traceback__)  # its __context__ may belong to a task that goes on
+            raise
+
+    return wrapper
+
+
+@final
+class Child:
+    """A task in a nursery, which can be waited for and cancelled on its own. Start children with this and not with
+    ``start_soon``, on whose `anyio.TaskHandle.cancel` the next paragraph holds as well.
+
+    A work-around for anyio 4.16 on asyncio: a scope that was cancelled, and that is left while a scope around it is
+    cancelled too, adds its count of `asyncio.Task.uncancel` calls to be made to the scope around it, also where that is
+    the nursery's and belongs to another task. That task then takes back cancellations that anyio never made: a
+    `Task.cancel` from outside is lost, `asyncio.timeout` makes a TimeoutError of it, or the task goes on. (Next to
+    https://github.com/agronholm/anyio/issues/1214, which covers scopes of one task.) Here each child has an outermost
+    scope of its own, which is cancelled and shielded before it is left by an exception: such a scope makes its calls
+    itself. ``tests/pipeline/test_native_cancel.py`` fails without.
+
+    Args:
+        nursery: Where it runs.
+        fn: The task's function.
+        *args: What it is called with.
+        name: For debuggers.
+    """
+
+    def __init__(
+        self, nursery: TaskGroup, fn: Callable[..., Coroutine[Any, Any, object]], *args: Any, name: str | None = None
+    ) -> None:
+        self._scope = anyio.CancelScope()
+        self._handle = nursery.start_soon(_run, self._scope, fn, args, name=name or getattr(fn, "__qualname__", None))
+
+    async def wait(self) -> None:
+        """Wait until it has ended, however it ends. Being cancelled here does not cancel it."""
+        await self._handle.wait()
+
+    def cancel(self) -> None:
+        """Cancel it, unless it has ended."""
+        self._scope.cancel()
+
+
+async def _run(scope: anyio.CancelScope, fn: Callable[..., Coroutine[Any, Any, object]], args: tuple[Any, ...]) -> None:
+    with scope:
+        try:
+            await fn(*args)
+        except BaseException as error:
+            traceback.clear_frames(error.__traceback__)  # see frees_when_cancelled; this frame empties itself
+            del fn, args
+            scope.shield = True
+            scope.cancel()
+            raise
+    if scope.cancelled_caught:  # perhaps a cancellation of the nursery
+        await anyio.lowlevel.checkpoint_if_cancelled()
+
+
 @asynccontextmanager
 async def open_nursery() -> AsyncIterator[TaskGroup]:
     """A task group whose block's own exception leaves as itself, after the children have ended.
 
-    A bare one would wrap it in a group, also a KeyboardInterrupt. Children are ours and record what they raise; one
-    that raises all the same is a bug, and leaves as a group.
+    A bare one would wrap it in a group, also a KeyboardInterrupt, or the GeneratorExit of an async generator that is
+    closed inside the block. Children are ours and record what they raise; one that raises all the same is a bug, and
+    leaves as a group.
     """
     failure: BaseException | None = None
     cancelled = anyio.get_cancelled_exc_class()
     async with anyio.create_task_group() as nursery:
         try:
             yield nursery
-        except (cancelled, GeneratorExit):
+        except cancelled:
             raise
         except BaseException as error:  # noqa: BLE001  # carried past the nursery
             failure = error
@@ -146,20 +220,20 @@ async def run_in_thread(fn: Callable[[], T], limiter: CapacityLimiter) -> T:
     """
     hop = Hop(fn, limiter)
     async with anyio.create_task_group() as nursery:
-        nursery.start_soon(hop.run)
+        Child(nursery, hop.run)
     return hop.take()
 
 
-def _boxed(fn: Callable[[], T], cancelled: type[BaseException]) -> list[Outcome[T]]:
+def _boxed(fn: Callable[[], T], cancelled: type[BaseException], loop: EventLoopToken) -> list[Outcome[T]]:
     """The outcome in a box that is emptied on arrival.
 
     trio's worker keeps what it delivered in a frame that a failure's traceback keeps; with the failure in it, that
     would be a circle.
     """
-    return [_settle(fn, cancelled)]
+    return [_settle(fn, cancelled, loop)]
 
 
-def _settle(fn: Callable[[], T], cancelled: type[BaseException]) -> Outcome[T]:
+def _settle(fn: Callable[[], T], cancelled: type[BaseException], loop: EventLoopToken) -> Outcome[T]:
     """Runs in the worker thread, in a copy of the caller's context."""
 
     def stop() -> None:
@@ -168,7 +242,7 @@ def _settle(fn: Callable[[], T], cancelled: type[BaseException]) -> Outcome[T]:
         except cancelled:
             raise DecodeStopped from None
 
-    _hop_thread.set(threading.get_ident())
+    _hop.set((threading.get_ident(), loop))
     try:
         with stopping_when(stop):
             return Value(fn())
@@ -208,4 +282,16 @@ def _forget_locals(error: BaseException) -> None:
             pending += [one.__cause__, one.__context__]
 
 
-__all__ = ["STOPPED", "Failed", "Hop", "Outcome", "Stopped", "Value", "in_hop", "open_nursery", "run_in_thread"]
+__all__ = [
+    "STOPPED",
+    "Child",
+    "Failed",
+    "Hop",
+    "Outcome",
+    "Stopped",
+    "Value",
+    "frees_when_cancelled",
+    "in_hop",
+    "open_nursery",
+    "run_in_thread",
+]

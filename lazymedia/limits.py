@@ -28,14 +28,37 @@ class Limits:
     max_processor_pixels: int = 89_478_485
     """Width x height of what a model's processor makes of a picture on its way, by resizing or padding it.
     A gigabyte as three channels of float32, which a picture of 1 x 800 becomes where the short side is made 336."""
+    max_request_processor_pixels: int = 357_913_940
+    """The same, summed over the items of one request that no cache holds: four pictures at their limit. Processors take
+    10 to 25 ns of CPU for each such pixel, so this bounds how long one request keeps the others from processing."""
+    max_image_aspect: float = 200.0
+    """Longer side of a picture over its shorter side, at a model's processor. Qwen2-VL has the same bound; a processor
+    that resizes the shorter side makes a picture hundreds of times larger beyond it."""
+    max_prompt_characters: int = 524_288
+    """Characters of a prompt, before items take the places of their placeholders: about 128 Ki tokens of English text.
+    Tokenising takes about a microsecond for each."""
+    max_option_size: int = 16_384
+    """Characters of all names and texts among the processor options of one request, and likewise among its decoder
+    options; any other value counts as 8. Requests use a few hundred."""
+    max_option_length: int = 64
+    """Entries of one list or mapping in a request's options. The longest that is of use names the channels' means."""
+    max_option_number: float = 1e9
+    """Largest magnitude of a number in a request's options. The largest of use are areas in pixels."""
     max_image_scans: int = 64
     """Scans of a progressive JPEG. Each costs a pass over all pixels; libjpeg-turbo's author names counting as the
     cure.
     """
+    max_image_ns_per_pixel: int = 60
+    """Nanoseconds of decoding, by an estimate from the header, that a JPEG may take for each pixel. An ordinary picture
+    takes 5, a progressive one 20; a second for each 10 megapixels is 100. Without it, 910 bytes of arithmetic coding
+    take 12 s."""
+    max_image_ns_per_byte: int = 1_500
+    """The same for each encoded byte, in addition. Two seconds for each megabyte are 2,000."""
     max_image_chunks: int = 4_096
     """Chunks of a PNG; a million empty ones cost seconds before the first pixel."""
-    image_formats: tuple[str, ...] = ("JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP")
-    """Formats that are decoded at all, by Pillow's names. "TIFF" may be added; anything else is unknown."""
+    image_formats: tuple[str, ...] = ("JPEG", "PNG", "WEBP", "GIF", "AVIF", "HEIF", "BMP")
+    """Formats that are decoded at all, by Pillow's names; HEIF (HEIC) where pillow-heif is installed. "TIFF" may be
+    added; anything else is unknown."""
 
     max_download_bytes: int = 256 * MIB
     """Encoded bytes of one item from any source, for decoders that name no smaller cap."""
@@ -63,11 +86,24 @@ class Limits:
     """Hz; a lower declared rate would be blown up by resampling."""
     max_audio_rate: int = 384_000
     """Hz; a higher declared rate makes a long clip look short."""
+    max_audio_amplitude: float = 2.0**32
+    """Absolute value of a sample, where 1.0 is full scale. Floats that hold PCM of 32 bits as whole numbers come to
+    2^31; the squares that a spectrogram sums may overflow far above."""
 
     max_video_frames: int = 768
     """Frames that one video may yield."""
     max_video_walk_frames: int = 36_000
     """Frames that may be decoded on the way to the wanted ones: twenty minutes at 30 per second."""
+    max_video_walk_pixels: int = 1 << 29
+    """Pixels, width x height, that may be decoded on the way to the wanted frames of any video. A group of 250 frames
+    of 1920 x 1080, x264's default, which takes half a second. A pixel of VP8 and VP9 counts one and a half, of GIF four
+    and of WebP eight, as much more as it costs."""
+    max_video_walk_pixels_per_pixel: int = 100
+    """Further ones for each pixel of the wanted frames. 32 frames of a recording of two minutes with one key frame:
+    3,600 frames at 30 per second. A tenth of a CPU second for each megapixel wanted."""
+    max_video_walk_pixels_per_byte: int = 2_000
+    """Further ones for each encoded byte. Two CPU seconds for each megabyte; a frame of 1920 x 1080 in 1,040 bytes is
+    250 kbit/s at 30 frames per second."""
     max_video_frame_pixels: int = 8_912_896
     """Width x height of a frame: 4096 x 2176."""
     max_video_seconds: float = 14_400.0
@@ -81,12 +117,20 @@ class Limits:
     """Characters of a URL that is not a data URL."""
     max_items_per_request: int = 64
     """Items of all modalities in one request."""
+    max_chat_parts: int = 4_096
+    """Messages, content parts and tool calls of one chat request together. A template takes 0.1 ms for each, some
+    times over."""
     max_connections: int = 256
     """Connections that one connector holds open."""
     max_connections_per_host: int = 64
     """Connections to one scheme, host and port. A quarter of all, so that one slow host leaves room for others."""
     max_waiting_fetches: int = 1_024
     """Downloads that wait for a connection; four for each of `max_connections`. Further ones are told to come later."""
+    max_lookups: int = 256
+    """Threads of one connector that look up names, as many as connections. One whose lookup hangs is lost until the
+    resolver gives up, and may outlive its fetch. Of the second half of them, each request gets one."""
+    max_lookups_per_request: int = 4
+    """Of these threads, those that one request may have. A lookup takes some milliseconds where it does not hang."""
     max_downloading_bytes: int = 2048 * MIB
     """Encoded bytes that all running downloads of one connector hold together; eight videos at their cap."""
     max_retries: int = 2

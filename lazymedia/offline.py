@@ -7,18 +7,17 @@ notebook, whose own loop they leave alone.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, ExitStack
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from anyio import NoEventLoopError
-from anyio.from_thread import BlockingPortal, start_blocking_portal
-from anyio.lowlevel import current_token
+from anyio.from_thread import start_blocking_portal
 
 from lazymedia.fetch import MediaConnector
+from lazymedia.owners import BlockingCalls, apart, open_blocking_calls, shutting_down
 
 if TYPE_CHECKING:
     from lazymedia.media.io import MediaIO
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from lazymedia.renderer import Renderer
 
 T = TypeVar("T")
-R = TypeVar("R")
 O = TypeVar("O")  # noqa: E741  # the owner that the loop holds
 
 
@@ -43,48 +41,45 @@ class _OwnLoop(Generic[O]):
         self._open_owner = open_owner
         self._backend = backend
         self._stack = ExitStack()
-        self._portal: BlockingPortal | None = None
+        self._is_entered = False
+        self._calls: BlockingCalls | None = None
         self._owner: O | None = None
 
     def __enter__(self) -> Self:
-        if self._portal is not None:
+        if self._is_entered:
             raise RuntimeError(f"a {type(self).__name__} is entered once")
-        _apart(self._enter)
+        self._is_entered = True
+        apart(self._enter)
         return self
 
     def _enter(self) -> None:
         with ExitStack() as stack:
-            self._portal = stack.enter_context(start_blocking_portal(self._backend))
-            self._owner = stack.enter_context(self._portal.wrap_async_context_manager(self._open_owner()))
+            portal = stack.enter_context(start_blocking_portal(self._backend))
+            self._calls, self._owner = stack.enter_context(portal.wrap_async_context_manager(self._open()))
             self._stack = stack.pop_all()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[tuple[BlockingCalls, O]]:
+        # The owner is left first, and ends the calls that are still under way.
+        async with open_blocking_calls(type(self).__name__) as calls, self._open_owner() as owner:
+            yield calls, owner
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _apart(partial(self._stack.__exit__, exc_type, exc, traceback))
+        if self._calls is not None and self._calls.home.process != os.getpid():
+            return  # forked: the loop and its thread are the parent's to end
+        apart(partial(self._stack.__exit__, exc_type, exc, traceback))
         self._owner = None
 
     def _run(self, call: Callable[[O], Awaitable[T]]) -> T:
-        """Await a call in the loop. A thread that is interrupted meanwhile, by Ctrl-C say, cancels it there."""
-        portal, owner = self._portal, self._owner
-        if portal is None or owner is None:
+        """Await a call in the loop; see `BlockingCalls.run`."""
+        calls, owner = self._calls, self._owner
+        if calls is None:
             raise RuntimeError(f"enter the {type(self).__name__} first: with {type(self).__name__}(...) as ...")
-        future = _apart(lambda: portal.start_task_soon(call, owner))
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-
-def _apart(fn: Callable[[], R]) -> R:
-    """Call ``fn`` in a thread that runs no loop: this one, or a new one. trio lets none of its own wait for another."""
-    try:
-        current_token()
-    except NoEventLoopError:
-        return fn()
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(fn).result()
+        if owner is None:
+            raise shutting_down(type(self).__name__)
+        return calls.run(call, owner)
 
 
 class SyncMediaConnector(_OwnLoop[MediaConnector]):
@@ -144,7 +139,7 @@ class SyncRenderer(_OwnLoop["Renderer"]):
     def __init__(self, processor: object, *, backend: str = "trio", **options: Any) -> None:
         super().__init__(partial(_open_renderer, processor, options), backend)
 
-    def render_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> MultiModalInputs:
+    def render_chat(self, messages: Iterable[Any], **options: Any) -> MultiModalInputs:
         """See `Renderer.render_chat`."""
         return self._run(lambda renderer: renderer.render_chat(messages, **options))
 

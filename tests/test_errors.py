@@ -143,5 +143,11 @@ def test_ordinary_sentences_are_left_alone(text: str) -> None:
     assert scrub(text) == text
 
 
+@pytest.mark.parametrize("text", ["a \ud800 b", "\udfff", "\ud83d\ud83d", "a " * 200 + "\udc00"])
+def test_every_text_has_utf_8(text: str) -> None:
+    """JSON has escapes for halves of surrogate pairs, and no answer can hold them."""
+    assert LazyMediaError(text).args[0].encode()
+
+
 def test_texts_are_cut() -> None:
     assert len(str(UnprocessableMediaError("word " * 2_000))) == MAX_TEXT

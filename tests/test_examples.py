@@ -57,6 +57,62 @@ def question(payload: bytes) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": content}]}
 
 
+def talking(content: bytes, rest: bytes = b"") -> bytes:
+    return b'{"messages": [{"role": "user", "content": ' + content + b"}]" + rest + b"}"
+
+
+NONSENSE = {
+    # No JSON
+    b"",
+    b"{",
+    b"\xff\xfe{}",
+    b'{"messages": "\xff"}',
+    b"\x00",
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+    b"[" * 100_000 + b"]" * 100_000,
+    talking(b"[" * 100_000 + b"]" * 100_000),
+    talking(b"1" * 5_000),
+    # JSON of another form
+    b"[1]",
+    b"{}",
+    b"null",
+    b'"messages"',
+    b'{"messages": 3}',
+    b'{"messages": {}}',
+    b'{"messages": "hello"}',
+    b'{"messages": []}',
+    b'{"messages": [null]}',
+    b'{"messages": [[]]}',
+    b'{"messages": [{"role": 1, "content": "a"}]}',
+    b'{"messages": [' + b'{"role": "user", "content": "a"},' * 5_000 + b'{"role": "user", "content": "a"}]}',
+    talking(b"1e999"),
+    talking(b"NaN"),
+    talking(b"true"),
+    talking(b"{}"),
+    talking(b"[[]]"),
+    talking(b"[null]"),
+    talking(b"[" * 500 + b"]" * 500),
+    talking(b'[{"type": "\\ud800"}]'),
+    talking(b'"\\ud800"'),
+    talking(b'[{"type": "text", "text": ' + b"[" * 500 + b"]" * 500 + b"}]"),
+    talking(b'[{"type": "image_url", "image_url": {"url": 1e400}}]'),
+    talking(b'[{"type": "image_url", "image_url": {"url": ""}}]'),
+    talking(b'[{"type": "image_url", "image_url": {"url": "\\ud800"}}]'),
+    talking(b'[{"type": "image_url", "image_url": "data:image/png;base64,\\ud800"}]'),
+    talking(b'[{"type": "image", "image": [[[0, 0, 0]]]}]'),
+    # Options of another form
+    talking(b'"a"', b', "tools": "look"'),
+    talking(b'"a"', b', "tools": [1]'),
+    talking(b'"a"', b', "tools": {}'),
+    talking(b'"a"', b', "chat_template_kwargs": [1]'),
+    talking(b'"a"', b', "chat_template_kwargs": {"messages": []}'),
+    talking(b'"a"', b', "add_generation_prompt": 1e999'),
+    talking(b'"a"', b', "continue_final_message": "content"'),
+}
+"""Bodies that are the client's fault, whatever they make a server do on the way."""
+
+
 @asynccontextmanager
 async def client(port: int) -> AsyncIterator[AsyncClient]:
     """A client that waits until the server answers."""
@@ -77,9 +133,25 @@ async def talk(port: int) -> None:
         assert broken.status_code == 422
         assert (broken.json()["modality"], broken.json()["index"]) == ("image", 0)
 
-        for nonsense in (b"{", b"[1]", b"{}", b'{"messages": 3}'):
-            refused = await http.post("/v1/tokenize", content=nonsense, headers={"Content-Type": "application/json"})
-            assert refused.status_code == 400, nonsense
+        for nonsense in NONSENSE:
+            headers = {"Content-Type": "application/json", "Authorization": "Bearer key of Ada"}
+            refused = await http.post("/v1/tokenize", content=nonsense, headers=headers)
+            assert refused.status_code == 400, (nonsense[:80], refused.text)
+            assert refused.json()["error"]
+
+        named = question(make_image(40, 30))
+        named["messages"][0]["content"][1]["uuid"] = "cat"
+        only_uuid = question(b"")
+        only_uuid["messages"][0]["content"][1] = {"type": "image_url", "uuid": "cat"}
+        ada, bob = ({"Authorization": f"Bearer {key}"} for key in ("key of Ada", "key of Bob"))
+        for headers in ({}, {"Authorization": ""}, {"Authorization": "Bearer"}, {"Authorization": "Basic cat"}):
+            anonymous = await http.post("/v1/tokenize", json=named, headers=headers)
+            assert (anonymous.status_code, anonymous.json()["index"]) == (400, 0)
+            assert "UUID" in anonymous.json()["error"]
+        assert (await http.post("/v1/tokenize", json=named, headers=ada)).status_code == 200
+        again = await http.post("/v1/tokenize", json=only_uuid, headers=ada)
+        assert again.json()["cached"]["image"] == [True]
+        assert (await http.post("/v1/tokenize", json=only_uuid, headers=bob)).status_code == 503
 
         forbidden = question(b"")
         forbidden["messages"][0]["content"][1]["image_url"]["url"] = "http://127.0.0.1/x.png"

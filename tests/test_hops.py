@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 import pytest
 from anyio import CapacityLimiter, from_thread
 from anyio.lowlevel import checkpoint as loop_checkpoint
+from anyio.lowlevel import current_token
 
 from lazymedia.errors import DecoderCrashedError, OverloadedError
 from lazymedia.hops import in_hop, open_nursery, run_in_thread
@@ -230,5 +232,7 @@ async def test_a_block_that_raises_leaves_as_itself_after_its_children() -> None
 
 
 async def test_a_function_knows_that_it_runs_in_a_hop() -> None:
-    assert await run_in_thread(in_hop, CapacityLimiter(1))
-    assert not in_hop()
+    loop = current_token()
+    assert await run_in_thread(partial(in_hop, loop), CapacityLimiter(1))
+    assert not in_hop(loop)
+    assert not await anyio.to_thread.run_sync(in_hop, loop)

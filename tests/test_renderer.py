@@ -45,7 +45,7 @@ def data_url(payload: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(payload).decode()}"
 
 
-def ask(*urls: str, uuids: Sequence[str | None] = ()) -> list[dict[str, Any]]:
+def ask(*urls: str, uuids: Sequence[str | int | None] = ()) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     for part, uuid in zip(parts, uuids):
         part["uuid"] = uuid
@@ -226,14 +226,46 @@ async def test_options_are_judged_before_anything_is_fetched(options: dict[str, 
         assert server.hits["/a.png"] == 0
 
 
+ONLY_UUID = [{"role": "user", "content": [{"type": "image_url", "uuid": "cat"}, {"type": "text", "text": "?"}]}]
+
+
 async def test_uuids_in_messages_are_scoped_by_the_tenant() -> None:
-    only_uuid = [{"role": "user", "content": [{"type": "image_url", "uuid": "cat"}, {"type": "text", "text": "?"}]}]
     async with opened() as renderer:
         await renderer.render_chat(ask(data_url(make_image()), uuids=["cat"]), cache_scope="a")
-        again = await renderer.render_chat(only_uuid, cache_scope="a")
+        again = await renderer.render_chat(ONLY_UUID, cache_scope="a")
         assert again.cached == {"image": [True]}
         with pytest.raises(CacheMissError):
-            await renderer.render_chat(only_uuid, cache_scope="b")
+            await renderer.render_chat(ONLY_UUID, cache_scope="b")
+
+
+@pytest.mark.parametrize("scope", [None, ""])
+@pytest.mark.parametrize("skips", [True, False])
+async def test_a_uuid_in_a_message_is_rejected_where_it_has_no_scope(scope: str | None, skips: bool) -> None:
+    """A client could otherwise read what another sent under a UUID, or take its place."""
+    async with MediaServer({"/a.png": make_image()}) as server, opened() as renderer:
+        url = server.url("/a.png")
+        for messages in (ask(url, url, uuids=[None, "cat"]), ask(url, url, uuids=[None, 7])):
+            with pytest.raises(
+                BadRequestError, match="image at index 1: a UUID counts only within a cache scope"
+            ) as caught:
+                await renderer.render_chat(messages, cache_scope=scope, skip_mm_cache=skips)
+
+            assert (caught.value.modality, caught.value.index, caught.value.status_hint) == ("image", 1, 400)
+        assert server.hits["/a.png"] == 0
+        await renderer.render_chat(ask(url, uuids=[None]), cache_scope=scope, skip_mm_cache=skips)
+
+
+async def test_uuids_count_without_a_scope_where_the_operator_or_the_caller_says_so() -> None:
+    url = data_url(make_image())
+    async with opened(trust_uuids=True) as renderer:
+        await renderer.render_chat(ask(url, uuids=["cat"]))
+        assert (await renderer.render_chat(ONLY_UUID)).cached == {"image": [True]}
+        with pytest.raises(CacheMissError):
+            await renderer.render_chat(ONLY_UUID, cache_scope="a")
+    async with opened() as renderer:
+        await renderer.render("<image>", {"image": url}, mm_uuids={"image": ["cat"]})
+        named = await renderer.render("<image>", {"image": [None]}, mm_uuids={"image": ["cat"]})
+        assert named.cached == {"image": [True]}
 
 
 async def test_a_ready_prompt_with_urls_references_and_pictures() -> None:
@@ -276,10 +308,143 @@ async def test_a_renderer_that_was_left_refuses_with_503() -> None:
             await request
 
 
-async def test_a_text_that_contains_a_placeholder_is_refused_and_not_mistaken() -> None:
+PLACED = "what does <image> mean?"
+
+
+@pytest.mark.parametrize(
+    ("messages", "options"),
+    [
+        ([{"role": "user", "content": PLACED}], {}),
+        ([{"role": "user", "content": [{"type": "text", "text": PLACED}]}], {}),
+        ([{"role": "user", "content": "a", "name": PLACED}], {}),
+        ([{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [{"function": {"name": PLACED}}]}], {}),
+        ([{"role": "user", "content": "a"}], {"tools": [{"function": {"description": PLACED}}]}),
+        ([{"role": "user", "content": "a"}], {"tools": [{"function": {"properties": {PLACED: {}}}}]}),
+        ([{"role": "user", "content": "a"}], {"chat_template_kwargs": {"date": [PLACED]}}),
+        ([{"role": "user", "content": [{"type": "text", "text": "<ima"}, {"type": "text", "text": "ge>"}]}], {}),
+    ],
+)
+@pytest.mark.parametrize("has_picture", [True, False])
+@pytest.mark.parametrize("template", ["none", "parts", "loses pictures"])
+async def test_a_text_that_contains_a_placeholder_is_rejected_and_not_mistaken_for_a_picture(
+    messages: list[dict[str, Any]], options: dict[str, Any], has_picture: bool, template: str
+) -> None:
+    """Above all not where a template loses the picture itself, so that the numbers would be equal."""
+    picture = "<image>" if template == "parts" else ""
+    looping = (
+        "{% for m in messages %}{{ m.name }}{% for p in m.content %}"
+        "{% if p.type == 'image' %}" + picture + "{% else %}{{ p.text }}{% endif %}{% endfor %}{% endfor %}"
+        "{{ tools }}{{ date }}"
+    )
+    processor = make_processor("llava", chat_template=None if template == "none" else looping)
+    first = {"role": "user", "content": [{"type": "image_url", "image_url": data_url(make_image())}, "?"]}
+    async with opened(processor=processor) as renderer:
+        with pytest.raises(ValueError, match=r"placeholder|takes no tools") as caught:
+            await renderer.render_chat([first, *messages] if has_picture else messages, **options)
+
+        assert template == "loses pictures" or isinstance(caught.value, BadRequestError)
+
+
+@pytest.mark.parametrize("token", ["<|image_pad|>", "<|video_pad|>"])
+async def test_the_placeholder_of_a_modality_that_a_model_also_has_is_no_text(token: str) -> None:
+    async with opened(processor=make_processor("qwen2_vl")) as renderer:
+        with pytest.raises(BadRequestError, match="message 1 contains"):
+            await renderer.render_chat([{"role": "user", "content": "a"}, {"role": "user", "content": f"a {token}"}])
+
+
+TOOL_TEMPLATE = (
+    "{% for tool in tools or [] %}<{{ tool.function.name }}>{% endfor %}"
+    "{% for m in messages %}[{{ m.role }}]{% for p in m.content %}{{ '<image>' if p.type == 'image' else p.text }}"
+    "{% endfor %}{% endfor %}{% if add_generation_prompt %}[assistant{{ '!' if quick else '' }}]{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "[user]<image>What is this?[assistant]Hm[assistant]"),
+        ({"tools": [{"function": {"name": "look"}}]}, "<look>[user]<image>What is this?[assistant]Hm[assistant]"),
+        ({"chat_template_kwargs": {"quick": True}}, "[user]<image>What is this?[assistant]Hm[assistant!]"),
+        ({"add_generation_prompt": False}, "[user]<image>What is this?[assistant]Hm"),
+        ({"continue_final_message": True}, "[user]<image>What is this?[assistant]Hm"),
+        (
+            {"continue_final_message": True, "add_generation_prompt": False},
+            "[user]<image>What is this?[assistant]Hm",
+        ),
+        (
+            {"chat_template": "{{ '<image>' }}{% for m in messages %}{{ m.content[-1].text }}{% endfor %}"},
+            "<image>What is this?Hm",
+        ),
+    ],
+)
+async def test_what_a_template_is_given(options: dict[str, Any], expected: str) -> None:
+    messages = [*ask(data_url(make_image())), {"role": "assistant", "content": "Hm"}]
+    async with opened(processor=make_processor("llava", chat_template=TOOL_TEMPLATE)) as renderer:
+        assert (await renderer.render_chat(messages, **options)).prompt == expected
+
+
+@pytest.mark.parametrize("template", [None, TOOL_TEMPLATE, "{{ messages[-1].tool_calls[0].function.arguments + 'x' }}"])
+@pytest.mark.parametrize("place", ["arguments", "tools", "variables", "name"])
+async def test_what_is_nested_too_deeply_is_the_clients_fault_or_rendered(template: str | None, place: str) -> None:
+    """Each is a list that JSON readers take, and that something behind them may not."""
+    deep: Any = []
+    for _ in range(20_000):
+        deep = [deep]
+    call = {"function": {"name": "look", "arguments": {"at": deep if place == "arguments" else 1}}}
+    messages = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "tool_calls": [call], "name": deep if place == "name" else "n"},
+    ]
+    options: dict[str, Any] = {"tools": [{"function": deep}]} if place == "tools" else {}
+    if place == "variables":
+        options = {"chat_template_kwargs": {"quick": deep}}
+    async with opened(processor=make_processor("llava", chat_template=template)) as renderer:
+        try:
+            await renderer.render_chat(messages, **options)
+        except BadRequestError:
+            assert template is not None or place in {"arguments", "tools"}
+        else:
+            assert template is None
+            assert place in {"variables", "name"}
+
+
+async def test_pictures_in_the_forms_of_transformers_take_the_ways_of_urls(tmp_path: Path) -> None:
+    """A path is read below the operator's folder only."""
+    payload = make_image(30, 20)
+    (tmp_path / "a b.png").write_bytes(payload)
+    picture = ImageMediaIO().load_bytes(payload)
+    parts: list[dict[str, Any]] = [
+        {"type": "image", "url": data_url(payload)},
+        {"type": "image", "image": data_url(payload)},
+        {"type": "image", "base64": base64.b64encode(payload).decode()},
+        {"type": "image", "path": str(tmp_path / "a b.png")},
+        {"type": "input_image", "image_url": (tmp_path / "a b.png").as_uri()},
+        {"image": ImageMediaIO().load_bytes_ref(payload)},
+        {"type": "image", "image": picture},
+    ]
+    async with opened(allowed_local_media_path=tmp_path) as renderer:
+        result = await renderer.render_chat([{"role": "user", "content": (part for part in parts)}])
+        assert len(set(result.mm_hashes["image"][:6])) == 1
+        rows = [np.asarray(row["pixel_values"]) for row in result.mm_kwargs["image"] if row is not None]
+        assert len(rows) == 7
+        assert all(np.array_equal(row, rows[0]) for row in rows)
+        for path in ("/etc/passwd", str(tmp_path / ".." / "x.png"), "pyproject.toml", str(tmp_path)):
+            with pytest.raises(NotAllowedError, match="image at index 0"):
+                await renderer.render_chat([{"role": "user", "content": [{"type": "image", "path": path}]}])
     async with opened() as renderer:
-        with pytest.raises(BadRequestError, match="placeholder"):
-            await renderer.render_chat([{"role": "user", "content": "what does <image> mean?"}])
+        with pytest.raises(NotAllowedError, match="image at index 0"):
+            await renderer.render_chat([{"role": "user", "content": [parts[3]]}])
+
+
+@pytest.mark.parametrize("kind", ["video", "audio"])
+@pytest.mark.parametrize("field", ["type", "url", "path", "base64", "decoded"])
+async def test_a_part_of_transformers_that_the_model_does_not_take(kind: str, field: str) -> None:
+    value = (
+        {kind: np.zeros(4, np.float32)} if field == "decoded" else {kind if field == "type" else field: "http://h/a"}
+    )
+    async with opened() as renderer:
+        with pytest.raises(BadRequestError, match=f"this model takes no {kind}"):
+            await renderer.render_chat([{"role": "user", "content": [{"type": kind, **value}]}])
 
 
 # --- connectors -------------------------------------------------------------------------------------------------------
@@ -376,3 +541,84 @@ async def test_offline_fetching_works_inside_a_running_loop() -> None:
 
     assert (picture.size, picture.mode) == ((30, 20), "RGB")
     assert fetch_image(data_url(make_image(30, 20)), media_io=ImageMediaIO(output="array")).shape == (20, 30, 3)
+
+
+# --- a request is checked before its first download -------------------------------------------------------------------
+
+CONTRADICTIONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("no placeholder", {"prompt": "hello"}, {}),
+    ("too many placeholders", {"prompt": "<image>" * 3}, {}),
+    ("too few UUIDs", {}, {"mm_uuids": {"image": ["a"]}}),
+    ("too many UUIDs", {}, {"mm_uuids": {"image": ["a", "b", "c"]}}),
+    ("UUIDs of another modality", {}, {"mm_uuids": {"video": ["a"]}}),
+    ("UUIDs that are no list", {}, {"mm_uuids": {"image": "ab"}}),
+    ("an item without media or UUID", {"second": None}, {}),
+    ("an item without media whose UUID is None", {"second": None}, {"mm_uuids": {"image": ["a", None]}}),
+    ("an item that is no media", {"second": 5}, {}),
+    ("an item that is an embedding", {"second": np.zeros((576, 4096), np.float32)}, {}),
+    ("another modality", {"more": {"video": np.zeros((2, 4, 4, 3), np.uint8)}}, {}),
+    ("a long prompt", {"prompt": "<image><image>" + "x" * 600_000}, {}),
+    ("a prompt that is no text", {"prompt": b"<image><image>"}, {}),
+    ("an option out of bounds", {}, {"mm_processor_kwargs": {"rescale_factor": 1e308}}),
+    ("a decoder option out of bounds", {}, {"media_io_kwargs": {"image": {"rgba_background_color": [0] * 100}}}),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "options"), [case[1:] for case in CONTRADICTIONS], ids=[c[0] for c in CONTRADICTIONS]
+)
+async def test_a_request_that_contradicts_itself_downloads_nothing(
+    request_: dict[str, Any], options: dict[str, Any]
+) -> None:
+    async with (
+        MediaServer({"/a.png": make_image(30, 20), "/b.png": make_image(20, 30)}) as server,
+        opened() as renderer,
+    ):
+        items = [server.url("/a.png"), request_.get("second", server.url("/b.png"))]
+        with pytest.raises((LazyMediaError, TypeError)):
+            await renderer.render(
+                request_.get("prompt", "<image><image>"), {"image": items, **request_.get("more", {})}, **options
+            )
+
+        assert not server.hits
+
+
+async def test_none_stands_for_no_items_and_no_uuids() -> None:
+    async with MediaServer({"/a.png": make_image(30, 20)}) as server, opened() as renderer:
+        url = server.url("/a.png")
+        plain = await renderer.render("<image>", {"image": url})
+        for data, uuids in (
+            ({"image": url, "video": None}, None),
+            ({"image": [url], "video": None, "audio": None}, {"image": None}),
+            ({"image": url, "video": []}, {"image": None, "video": None}),
+            ({"image": url}, {"image": [None]}),
+        ):
+            assert await renderer.render("<image>", data, mm_uuids=uuids) == plain
+        text = await renderer.render("hello", None)
+
+        assert await renderer.render("hello", {"image": None}) == text
+        for wrong in (5, "image", ["image"]):
+            with pytest.raises(BadRequestError, match="media must be a mapping"):
+                await renderer.render("<image>", wrong)  # type: ignore[arg-type]
+
+
+async def test_a_long_conversation_is_refused_before_its_template_and_its_downloads() -> None:
+    async with MediaServer({"/a.png": make_image(30, 20)}) as server, opened() as renderer:
+        messages = ask(server.url("/a.png"))
+        tool = {"type": "function", "function": {"name": "f", "description": "x" * 600_000}}
+        for more, tools in (([{"role": "user", "content": "x" * 600_000}], None), ([], [tool])):
+            with pytest.raises(PayloadTooLargeError, match="characters is too long"):
+                await renderer.render_chat([*messages, *more], tools=tools)
+
+        assert not server.hits
+
+
+async def test_tensors_are_shared_with_the_cache_unless_the_operator_says_otherwise() -> None:
+    for options, share in (({}, True), ({"share_tensors": False}, False)):
+        async with opened(processor=processing_info(llava(), return_tensors="pt"), **options) as renderer:
+            results = [await renderer.render("<image>", {"image": Image.new("RGB", (8, 8))}) for _ in range(2)]
+            first, second = (result.mm_kwargs["image"][0] for result in results)
+            assert first is not None
+            assert second is not None
+
+            assert (first["pixel_values"] is second["pixel_values"]) == share

@@ -1,7 +1,6 @@
-"""How arrays and tensors leave a cache so that nothing done to them reaches what is held.
+"""How arrays leave a cache: NumPy arrays as read-only views, torch tensors shared or as clones.
 
-Comes in: named arrays. Goes out: NumPy arrays as read-only views, torch tensors as clones (torch has no read-only
-tensor). Never here: an import of torch; tensors are recognised once somebody else has imported it.
+torch has no read-only tensor, so shared ones are documented as not to be written to.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from typing import Any
 from lazymedia.foreign import is_ndarray, is_tensor
 
 
-def handed_out(arrays: Mapping[str, Any], *, share_tensors: bool = False) -> dict[str, Any]:
-    """The arrays in a form through which a caller cannot change them. What is neither array nor tensor passes as it is.
+def handed_out(arrays: Mapping[str, Any], *, share_tensors: bool = True) -> dict[str, Any]:
+    """The arrays in a form for callers. What is neither array nor tensor passes as it is.
 
     Args:
         arrays: By name.

@@ -33,7 +33,7 @@ class Entry(Protocol):
         """Bytes that the entry keeps alive: tensors, and whatever else it carries."""
         ...
 
-    def handed_out(self, *, share_tensors: bool = False) -> Self:
+    def handed_out(self, *, share_tensors: bool = True) -> Self:
         """The entry in a form through which a caller cannot change it, unless tensors are to be shared."""
         ...
 
@@ -83,14 +83,15 @@ class ProcessorCache(Generic[E]):
     Args:
         capacity_bytes: Bytes that all entries together may keep alive. An entry larger than this is served and not
             kept.
-        share_tensors: Hand out torch tensors as they are held, instead of clones. Saves a copy for each hit (a third
-            of a millisecond per megabyte), and whoever writes into one spoils the cache: for engines that only read.
+        share_tensors: Return torch tensors as they are held. They are then not to be written to: a write changes what
+            later requests get, and torch has no read-only tensor. False returns clones, at a third of a millisecond or
+            more for each megabyte. NumPy arrays are read-only views either way.
 
     Raises:
         ValueError: A capacity that is negative.
     """
 
-    def __init__(self, capacity_bytes: int, *, share_tensors: bool = False) -> None:
+    def __init__(self, capacity_bytes: int, *, share_tensors: bool = True) -> None:
         if capacity_bytes < 0:
             raise ValueError("capacity_bytes must not be negative")
         self.capacity_bytes = capacity_bytes
@@ -127,7 +128,7 @@ class ProcessorCache(Generic[E]):
         """The entry held under a hash, which becomes the most recently used; or ``entry``, which is then held.
 
         Returns:
-            The entry in a form that cannot change what is held: NumPy arrays as read-only views, tensors as clones.
+            The entry, NumPy arrays as read-only views, tensors shared or cloned as ``share_tensors`` says.
 
         Raises:
             CacheMissError: Nothing is held and no entry was given.

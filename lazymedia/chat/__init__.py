@@ -6,6 +6,6 @@
 
 from __future__ import annotations
 
-from lazymedia.chat.messages import MediaPart, ParsedChat, parse_chat
+from lazymedia.chat.messages import MediaPart, ParsedChat, parse_chat, parse_tools
 
-__all__ = ["MediaPart", "ParsedChat", "parse_chat"]
+__all__ = ["MediaPart", "ParsedChat", "parse_chat", "parse_tools"]

@@ -13,6 +13,8 @@ import anyio
 import anyio.lowlevel
 
 from lazymedia.errors import LazyMediaError, PayloadTooLargeError
+from lazymedia.fetch.sharing import one_request
+from lazymedia.hops import Child
 from lazymedia.media.io import MediaIO
 from lazymedia.media.ref import MediaRef
 
@@ -54,10 +56,11 @@ async def fetch_parts(
             call = _bound(connector, _FETCHES[part.modality], part.url, decoders[part.modality])
         fetches.append(_Fetch(part, index, call, total))
     if any(part.url is not None for part in parts):
-        async with anyio.create_task_group() as nursery:
-            scopes = [anyio.CancelScope() for _ in fetches]
-            for position, fetch in enumerate(fetches):
-                nursery.start_soon(fetch.run, position, scopes)
+        with one_request():  # which tasks started inside inherit
+            async with anyio.create_task_group() as nursery:
+                children: list[Child] = []
+                for position, fetch in enumerate(fetches):
+                    children.append(Child(nursery, fetch.run, position, children))
     await anyio.lowlevel.checkpoint()
     total.refuse_excess()
     failure = next((fetch.failure for fetch in fetches if fetch.failure is not None), None)
@@ -120,23 +123,22 @@ class _Fetch:
         self._call = call
         self._total = total
 
-    async def run(self, position: int, scopes: Sequence[anyio.CancelScope]) -> None:
-        """Fetch under ``scopes[position]``. A failure cancels the scopes behind it, and too many bytes all of them."""
+    async def run(self, position: int, children: Sequence[Child]) -> None:
+        """Fetch in ``children[position]``. A failure cancels the children behind it, and too many bytes all of them."""
         if self._call is None:
             return
-        with scopes[position]:
-            try:
-                async with self._total.under_way:
-                    ref = await self._call()
-                self._total.add(len(ref.data))
-                self.item = ref
-            except LazyMediaError as exc:
-                self.failure = exc.at(self.part.modality, self._index)
-            except Exception as exc:  # noqa: BLE001  # raised by fetch_parts, as itself, once it is known to be the first
-                self.failure = exc
-        ended = scopes if self._total.is_exceeded else scopes[position + 1 :] if self.failure is not None else ()
-        for scope in ended:
-            scope.cancel()
+        try:
+            async with self._total.under_way:
+                ref = await self._call()
+            self._total.add(len(ref.data))
+            self.item = ref
+        except LazyMediaError as exc:
+            self.failure = exc.at(self.part.modality, self._index)
+        except Exception as exc:  # noqa: BLE001  # raised by fetch_parts, as itself, once it is known to be the first
+            self.failure = exc
+        ended = children if self._total.is_exceeded else children[position + 1 :] if self.failure is not None else ()
+        for child in ended:
+            child.cancel()
 
 
 __all__ = ["fetch_parts"]

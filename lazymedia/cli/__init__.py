@@ -1,18 +1,16 @@
 """The command line: ``lazymedia render``, ``probe``, ``fetch`` and ``demo``.
 
-Comes in: arguments. Goes out: text for people, JSON for programs, an exit status. Never here: anything that the library
-cannot do; each command is a thin face of it.
-
-Exit status: 0 when all went well, 1 when an item was refused or a request failed (one line says why), 2 for bad usage,
-130 after Ctrl-C.
+Each command is a thin face of the library. `options` lists the exit statuses.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 from lazymedia.cli.options import UsageError, parse
+from lazymedia.cli.show import print_error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,18 +26,33 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     arguments = parse(sys.argv[1:] if argv is None else argv)
     try:
-        arguments.run(arguments)
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
     except LazyMediaError as exc:
-        print(f"error: {exc}", file=sys.stderr)
+        print_error(f"error: {exc}")
         return 1
     except (UsageError, ImportError) as exc:  # an option asks for a library that is not there, or cannot be loaded
-        print(f"lazymedia {arguments.command}: {exc}", file=sys.stderr)
+        print_error(f"lazymedia {arguments.command}: {exc}")
         return 2
+    except BrokenPipeError:
+        _discard_output()
+        return 141  # 128 + SIGPIPE, as a shell reports it for other programs
+    except OSError as exc:
+        _discard_output()
+        print_error(f"error: the output cannot be written: {exc.strerror}")
+        return 1
     except BaseException as exc:
         if _interrupted(exc):
             return 130
         raise
-    return 0
+    return status
+
+
+def _discard_output() -> None:
+    """Point standard output at nothing, or the interpreter would try to write the rest of it when it exits."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)
 
 
 def _interrupted(exc: BaseException) -> bool:

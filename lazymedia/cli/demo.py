@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from lazymedia.cli.options import as_urls, open_connector
+from lazymedia.cli.options import open_connector
 from lazymedia.cli.render import processor
 from lazymedia.cli.show import milliseconds, size, table
+from lazymedia.cli.sources import urls_of
 from lazymedia.fetch import MediaConnector
 
 if TYPE_CHECKING:
@@ -52,9 +53,10 @@ class Round:
     tokens: int
 
 
-def run(arguments: Namespace) -> None:
+def run(arguments: Namespace) -> int:
     """Show three requests."""
     anyio.run(_demo, arguments, backend=arguments.backend)
+    return 0
 
 
 async def _demo(arguments: Namespace) -> None:
@@ -144,7 +146,7 @@ def _messages(urls: Sequence[str]) -> list[dict[str, Any]]:
 async def _sources(arguments: Namespace) -> AsyncIterator[tuple[list[str], _Counting]]:
     """URLs to ask for, and a connector that may fetch them."""
     if arguments.sources:
-        urls, root = as_urls(arguments.sources)
+        urls, root = urls_of(arguments.sources)
         yield urls, open_connector(arguments, root, kind=_Counting)
         return
     async with _served() as server:

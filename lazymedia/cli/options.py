@@ -1,8 +1,4 @@
-"""What the commands take, and how sources named on a command line become URLs.
-
-Comes in: arguments as strings. Goes out: a namespace with the command's function. Never here: the commands
-themselves; they load when they run, so that ``--help`` is quick.
-"""
+"""The options of all commands. The commands themselves load when they run, so that ``--help`` is quick."""
 
 from __future__ import annotations
 
@@ -10,11 +6,12 @@ import argparse
 import importlib
 import json
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from lazymedia import __version__
 
 if TYPE_CHECKING:
     from lazymedia.fetch import MediaConnector
@@ -27,43 +24,76 @@ class UsageError(Exception):
     """The command was called wrongly; its text says how."""
 
 
+_EPILOG: Final = """\
+example:
+  lazymedia fetch https://example.com/cat.jpg song.mp3 -o media
+  lazymedia render request.json --processor path/to/saved/processor --repeat 2
+
+exit status:
+  0    all went well
+  1    a source or a request failed; one line on standard error gives the reason
+  2    bad usage, or a library that an option needs is not installed
+  130  interrupted (Ctrl-C)
+  141  the reader of standard output has gone (a broken pipe)
+
+Limits come from the environment: LAZYMEDIA_MAX_IMAGE_PIXELS=50000000, for example.
+"""
+
+
 def parse(argv: Sequence[str]) -> Namespace:
     """Arguments of one command. Exits with status 2 when they make no sense, as argparse does."""
     parser = ArgumentParser(
         prog="lazymedia",
         description="Media for multimodal models: fetched safely, decoded only when no cache holds the result.",
+        epilog=_EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"lazymedia {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     shared = _shared()
 
-    render = commands.add_parser("render", parents=[shared], help="turn a chat request into a model's inputs")
+    def add(name: str, summary: str, example: str) -> ArgumentParser:
+        command = commands.add_parser(
+            name,
+            parents=[shared],
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=f"example:\n  {example}\n\nexit status: see lazymedia --help",
+            formatter_class=RawDescriptionHelpFormatter,
+        )
+        command.set_defaults(run=_command(name))
+        return command
+
+    render = add("render", "turn a chat request into a model's inputs", "lazymedia render request.json --json")
     render.add_argument(
         "request", metavar="REQUEST.json", help='an OpenAI chat body with "messages"; - reads standard input'
     )
     render.add_argument(
-        "--processor", metavar="PATH", help="a saved Hugging Face processor; a built-in LLaVA's otherwise"
+        "--processor",
+        metavar="PATH-OR-NAME",
+        help="a saved Hugging Face processor, or the name of one in the local cache; a built-in LLaVA's otherwise",
     )
     render.add_argument(
         "--repeat", type=_positive, default=1, metavar="N", help="render N times, to see the cache at work"
     )
     render.add_argument("--out", metavar="FILE", help="write the tensors of the last render as safetensors")
-    render.set_defaults(run=_command("render"))
 
-    probe = commands.add_parser("probe", parents=[shared], help="show what a reference knows without decoding")
+    probe = add(
+        "probe",
+        "show what references contain without decoding them",
+        "lazymedia probe cat.jpg https://example.com/a.mp4",
+    )
     probe.add_argument("sources", nargs="+", metavar="URL-OR-FILE")
     probe.add_argument(
         "--modality", choices=("image", "video", "audio"), help="take them for this; what their bytes say otherwise"
     )
-    probe.set_defaults(run=_command("probe"))
 
-    fetch = commands.add_parser("fetch", parents=[shared], help="fetch encoded media into a folder")
+    fetch = add("fetch", "fetch encoded media into a folder", "lazymedia fetch https://example.com/cat.jpg -o media")
     fetch.add_argument("sources", nargs="+", metavar="URL-OR-FILE")
     fetch.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write to; made if missing")
-    fetch.set_defaults(run=_command("fetch"))
 
-    demo = commands.add_parser("demo", parents=[shared], help="three requests: cold, hot, and mixed")
+    demo = add("demo", "three requests: cold, hot, and mixed", "lazymedia demo cat.jpg dog.jpg")
     demo.add_argument("sources", nargs="*", metavar="URL-OR-FILE", help="your own pictures instead of generated ones")
-    demo.set_defaults(run=_command("demo"))
     return parser.parse_args(argv)
 
 
@@ -81,8 +111,9 @@ def _shared() -> ArgumentParser:
 
 
 def _command(name: str) -> Any:
-    def run(arguments: Namespace) -> None:
-        importlib.import_module(f"lazymedia.cli.{name}").run(arguments)
+    def run(arguments: Namespace) -> int:
+        status: int = importlib.import_module(f"lazymedia.cli.{name}").run(arguments)
+        return status
 
     return run
 
@@ -101,32 +132,6 @@ def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError("expected a whole number from 1")
     return int(text)
-
-
-def as_urls(sources: Sequence[str]) -> tuple[list[str], str | None]:
-    """URLs for what was named on the command line, and the folder that contains the files among them.
-
-    A source without a scheme is a file; whoever names a file here may read it.
-
-    Raises:
-        UsageError: A file that does not exist.
-    """
-    urls, folders = [], []
-    for source in sources:
-        if _has_scheme(source):
-            urls.append(source)
-            continue
-        with usage_errors():
-            path = Path(source).resolve()
-            if not path.is_file():
-                raise UsageError(f"no such file: {source}")
-        urls.append(path.as_uri())
-        folders.append(str(path.parent))
-    return urls, os.path.commonpath(folders) if folders else None
-
-
-def _has_scheme(source: str) -> bool:
-    return source[:5].lower() == "data:" or "://" in source or source[:5].lower() == "file:"
 
 
 def open_connector(
@@ -185,4 +190,4 @@ def usage_errors() -> Iterator[None]:
         raise UsageError(str(exc)) from exc
 
 
-__all__ = ["UsageError", "as_urls", "limits", "open_connector", "parse", "usage_errors"]
+__all__ = ["UsageError", "limits", "open_connector", "parse", "usage_errors"]

@@ -1,7 +1,4 @@
-"""``lazymedia probe``: what a reference knows of media without decoding them.
-
-Comes in: URLs and files. Goes out: a row for each. Never here: a decode.
-"""
+"""``lazymedia probe``: what references contain, as far as it is known without a decode."""
 
 from __future__ import annotations
 
@@ -13,44 +10,60 @@ from typing import Any
 
 import anyio
 
-from lazymedia.cli.options import as_urls, limits, open_connector, usage_errors
-from lazymedia.cli.show import size, table
+from lazymedia.cli.options import limits, open_connector, usage_errors
+from lazymedia.cli.show import print_error, size, table
+from lazymedia.cli.sources import Outcome, Source, fetch_each, find
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media import MediaIO, MediaRef
 
 
-def run(arguments: Namespace) -> None:
-    """Fetch each source, in order, and show its header, key and spec."""
-    urls, root = as_urls(arguments.sources)
-    found = anyio.run(_probe, arguments, urls, root, backend=arguments.backend)
+def run(arguments: Namespace) -> int:
+    """Fetch the sources, several at once, and show each one's header, key and spec. The exit status is 1 where one
+    failed.
+    """
+    sources, root = find(arguments.sources)
+    outcomes = anyio.run(_probe, arguments, sources, root, backend=arguments.backend)
+    for outcome in outcomes:
+        if outcome.error is not None:
+            print_error(f"error: {outcome.source}: {outcome.error}")
     if arguments.json:
-        print(json.dumps(found))
-        return
-    rows: list[tuple[object, ...]] = [("source", "bytes", "modality", "header", "key", "decode settings")]
-    for source, row in zip(arguments.sources, found):
-        shown = _SHOWN[row["modality"]](row["header"]) if row["header"] else "unreadable"
-        settings = json.dumps(row["spec"])
-        rows.append((_short(source), size(row["bytes"]), row["modality"], shown, row["key"][:16], settings))
-    print(table(rows))
+        print(json.dumps([_as_dict(outcome) for outcome in outcomes]))
+    else:
+        heading = ("source", "bytes", "modality", "header", "key", "decode settings")
+        print(table([heading, *(_row(outcome) for outcome in outcomes)]))
+    return int(any(outcome.error is not None for outcome in outcomes))
 
 
-async def _probe(arguments: Namespace, urls: list[str], root: str | None) -> list[dict[str, Any]]:
+def _as_dict(outcome: Outcome[dict[str, Any]]) -> dict[str, Any]:
+    if outcome.value is None:
+        return {"source": outcome.source, "error": outcome.error, "status": outcome.status}
+    return {"source": outcome.source, **outcome.value}
+
+
+def _row(outcome: Outcome[dict[str, Any]]) -> tuple[object, ...]:
+    row = outcome.value
+    if row is None:
+        return _short(outcome.source), "", "", "failed", "", ""
+    shown = _SHOWN[row["modality"]](row["header"]) if row["header"] else "unreadable"
+    return _short(outcome.source), size(row["bytes"]), row["modality"], shown, row["key"][:16], json.dumps(row["spec"])
+
+
+async def _probe(arguments: Namespace, sources: list[Source], root: str | None) -> list[Outcome[dict[str, Any]]]:
     decoders = _decoders(arguments.media_io_kwargs or {})
-    found = []
     async with open_connector(arguments, root) as media:
-        for url in urls:
+
+        async def probe(url: str) -> dict[str, Any]:
             chooser = _Chooser(decoders, arguments.modality)
             ref = await media.fetch_video(url, chooser)  # whose time limit is the longest
-            found.append(
-                {
-                    "bytes": len(ref.data),
-                    "key": ref.key.hex(),
-                    "spec": ref.spec.settings,
-                    "modality": chooser.modality_found,
-                    "header": chooser.header,
-                }
-            )
-    return found
+            return {
+                "bytes": len(ref.data),
+                "key": ref.key.hex(),
+                "spec": ref.spec.settings,
+                "modality": chooser.modality_found,
+                "header": chooser.header,
+            }
+
+        return await fetch_each(sources, probe)
 
 
 def _decoders(options: Mapping[str, Any]) -> dict[str, MediaIO[Any]]:
@@ -96,10 +109,10 @@ def _header(decoder: MediaIO[Any], modality: str, data: bytes) -> dict[str, Any]
     try:
         if modality == "image":
             return asdict(probe(data))
-        outline = decoder.load_bytes_ref(data).outline()
+        found = decoder.load_bytes_ref(data).probe()
     except UnprocessableMediaError:
         return None
-    return None if outline is None else asdict(outline)
+    return None if found is None else asdict(found)
 
 
 def _picture(header: Mapping[str, Any]) -> str:

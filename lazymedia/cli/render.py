@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     from lazymedia.processing import MultiModalInputs, ProcessingInfo
 
 
-def run(arguments: Namespace) -> None:
+_HUB_NAME: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+"""An organisation and a model, as huggingface_hub spells the names of repositories."""
+
+
+def run(arguments: Namespace) -> int:
     """Render the request once or more, and show each."""
     if arguments.out is not None and not Path(arguments.out).absolute().parent.is_dir():
         raise UsageError(f"no such folder: {Path(arguments.out).parent}")
@@ -30,17 +35,23 @@ def run(arguments: Namespace) -> None:
         raise UsageError(f"{arguments.out} is a folder")
     body = _body(arguments.request)
     anyio.run(_render, arguments, body, backend=arguments.backend)
+    return 0
 
 
 async def _render(arguments: Namespace, body: dict[str, Any]) -> None:
     from lazymedia.renderer import open_renderer
 
     info = processor(arguments)
-    async with open_renderer(info, warm_up="await", connector=open_connector(arguments)) as renderer:
+    # The UUIDs are those of the person who wrote the file; the cache is this process's own.
+    async with open_renderer(info, warm_up="await", connector=open_connector(arguments), trust_uuids=True) as renderer:
         for _ in range(arguments.repeat):
             start = time.perf_counter()
             result = await renderer.render_chat(
                 body["messages"],
+                tools=body.get("tools"),
+                chat_template_kwargs=body.get("chat_template_kwargs"),
+                add_generation_prompt=body.get("add_generation_prompt", True),
+                continue_final_message=body.get("continue_final_message", False),
                 media_io_kwargs=body.get("media_io_kwargs"),
                 mm_processor_kwargs=body.get("mm_processor_kwargs"),
             )
@@ -61,7 +72,7 @@ def processor(arguments: Namespace) -> ProcessingInfo:
     from lazymedia.models import processing_info
 
     path = getattr(arguments, "processor", None)
-    if path is not None and not Path(path).is_dir():
+    if path is not None and not Path(path).is_dir() and not _HUB_NAME.fullmatch(path):
         raise UsageError(f"no such folder: {path}")
     with usage_errors():
         try:
@@ -71,7 +82,7 @@ def processor(arguments: Namespace) -> ProcessingInfo:
                 path or make_processor("llava"), media_io_kwargs=arguments.media_io_kwargs, limits=limits()
             )
         except ImportError as exc:
-            raise UsageError(f"this needs Hugging Face's transformers: pip install 'lazymedia[hf]' ({exc})") from exc
+            raise UsageError(f"this needs the extra 'hf' of lazymedia, Hugging Face's transformers ({exc})") from exc
         for modality in arguments.media_io_kwargs or {}:
             info.get_media_io(modality)
     return info
@@ -128,7 +139,7 @@ def write_tensors(path: Path, result: MultiModalInputs) -> None:
     try:
         from safetensors.numpy import save_file
     except ImportError as exc:
-        raise UsageError("--out needs safetensors: pip install 'lazymedia[hf]'") from exc
+        raise UsageError("--out needs the extra 'hf' of lazymedia, with safetensors") from exc
     import numpy as np
 
     save_file({name: np.ascontiguousarray(array) for name, array in result.merged().items()}, path)

@@ -1,13 +1,13 @@
-"""How the commands show what they found: aligned columns for people.
+"""How the commands show what they found: aligned columns for people, and progress on a terminal.
 
-Comes in: rows of text, and values of the library. Goes out: lines. Never here: a terminal's control characters; what is
-printed reads the same in a file.
+What standard output gets has no control characters and reads the same in a file.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from lazymedia.processing import MultiModalInputs
@@ -15,9 +15,51 @@ if TYPE_CHECKING:
 
 def table(rows: Sequence[Sequence[object]]) -> str:
     """Rows as aligned columns; the first row is the heading."""
-    texts = [[str(cell) for cell in row] for row in rows]
+    texts = [[printable(str(cell)) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in texts) for column in range(len(texts[0]))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in texts)
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that a terminal would not print: control characters, bidirectional marks, bytes
+    of a file name that are no UTF-8.
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def print_error(text: str) -> None:
+    """One line on standard error."""
+    print(printable(text), file=sys.stderr)
+
+
+class Progress:
+    """One line on a terminal that counts what is done. Writes nothing where standard error is no terminal.
+
+    Args:
+        total: How many there are.
+        verb: What has been done to those that are counted.
+    """
+
+    def __init__(self, total: int, verb: str) -> None:
+        self._total, self._verb, self._done = total, verb, 0
+        self._shown = sys.stderr.isatty()
+
+    def advance(self) -> None:
+        """Count one more."""
+        self._done += 1
+        self._show()
+
+    def _show(self) -> None:
+        if self._shown:
+            print(f"\r{self._done} of {self._total} {self._verb}", end="", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Self:
+        self._show()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # return to the start of the line and erase it
 
 
 def size(count: int) -> str:
@@ -65,4 +107,4 @@ def stages(result: MultiModalInputs) -> str:
     )
 
 
-__all__ = ["item_rows", "milliseconds", "shapes", "size", "stages", "table"]
+__all__ = ["Progress", "item_rows", "milliseconds", "print_error", "printable", "shapes", "size", "stages", "table"]

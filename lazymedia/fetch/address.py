@@ -37,8 +37,9 @@ _SPECIAL: Final = _networks(
 _UNICAST_V6: Final = IPv6Network("2000::/3")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 
-# Networks whose last 32 bits are an IPv4 address: NAT64, IPv4-compatible (RFC 4291), IPv4-translated (RFC 2765).
-_TAILED: Final = (_NAT64, IPv6Network("::/96"), IPv6Network("::ffff:0:0:0/96"))
+# Networks whose last 32 bits are an IPv4 address: NAT64, the same for local use (RFC 8215), IPv4-compatible (RFC 4291),
+# IPv4-translated (RFC 2765).
+_TAILED: Final = (_NAT64, IPv6Network("64:ff9b:1::/48"), IPv6Network("::/96"), IPv6Network("::ffff:0:0:0/96"))
 
 _METADATA: Final = frozenset(
     map(
@@ -46,9 +47,13 @@ _METADATA: Final = frozenset(
         (
             *("169.254.169.254", "fd00:ec2::254"),  # AWS and most others
             *("169.254.170.2", "169.254.170.23", "fd00:ec2::23"),  # credentials of AWS containers and pods
+            "fe80::a9fe:a9fe",  # OpenStack and Hetzner over IPv6
             "fd20:ce::254",  # Google Cloud over IPv6
             "100.100.100.200",  # Alibaba Cloud
-            "192.0.0.192",  # Oracle Cloud
+            *("192.0.0.192", "fd00:c1::a9fe:a9fe"),  # Oracle Cloud
+            *("169.254.42.42", "fd00:42::42"),  # Scaleway
+            "169.254.0.23",  # Tencent Cloud
+            "fd00:a9fe:a9fe::1",  # Akamai (Linode)
             "168.63.129.16",  # Azure; a public address by every table
         ),
     )
@@ -69,7 +74,7 @@ class AddressPolicy:
     """Attributes:
     networks: Otherwise refused networks that the operator allows.
     ports: Ports of every host that is not wholly inside those networks.
-    own: Addresses of this machine, which are refused like private ones.
+    own: Addresses of this machine, loopback ones excepted. Refused, unless named one by one.
     """
 
     networks: tuple[Network, ...] = ()
@@ -94,19 +99,31 @@ class AddressPolicy:
     def judge(self, address: Address) -> Verdict:
         """The verdict on one address, with every address that it wraps.
 
-        A metadata service is opted into by naming it as a network of one address, never by a wider network around it.
+        Metadata services and this machine's own addresses are opted into as networks of one address, never by a wider
+        network around them: a network is opened for its media servers, and not for these.
         """
-        if isinstance(address, IPv6Address):
-            if address.ipv4_mapped is not None:  # the kernel dials the IPv4 address itself
-                return self.judge(address.ipv4_mapped)
-            address = IPv6Address(int(address))  # without a zone, which would make it unequal to any entry
-            if any(self.judge(inner) is Verdict.REFUSED for inner in _wrapped(address)):
-                return Verdict.REFUSED
-        if address in _METADATA:
-            return Verdict.OPTED_IN if ip_network(address) in self.networks else Verdict.REFUSED
+        address = unwrapped(address)
+        inside = _wrapped(address) if isinstance(address, IPv6Address) else ()
+        if any(self.judge(inner) is Verdict.REFUSED for inner in inside):
+            return Verdict.REFUSED
+        if address in _METADATA or address in self.own:
+            return Verdict.OPTED_IN if self._names(address) else Verdict.REFUSED
         if any(address in network for network in self.networks):
             return Verdict.OPTED_IN
-        return Verdict.PUBLIC if _is_public(address) and address not in self.own else Verdict.REFUSED
+        return Verdict.PUBLIC if _is_public(address) else Verdict.REFUSED
+
+    def admit_own(self, address: Address) -> None:
+        """Let a connection be used whose two ends are one address, so that this machine has dialled itself.
+
+        Raises:
+            NotAllowedError: It is neither named by itself nor a loopback address, for which a network suffices.
+        """
+        address = unwrapped(address)
+        if not self._names(address) and not (address.is_loopback and self.judge(address) is Verdict.OPTED_IN):
+            raise NotAllowedError
+
+    def _names(self, address: Address) -> bool:
+        return ip_network(address) in self.networks
 
     def admit(self, host: str, port: int, addresses: Iterable[Address]) -> None:
         """Let a host be dialled at any of its addresses, or at none.
@@ -135,6 +152,13 @@ class AddressPolicy:
         return port in self.ports and ("." in host or ":" in host)
 
 
+def unwrapped(address: Address) -> Address:
+    """What the kernel dials: the IPv4 address in a mapped one, and no zone, which makes an address unequal to any."""
+    if isinstance(address, IPv4Address):
+        return address
+    return address.ipv4_mapped or IPv6Address(int(address))
+
+
 def _is_public(address: Address) -> bool:
     if isinstance(address, IPv6Address) and address not in _UNICAST_V6 and address not in _NAT64:
         return False
@@ -153,4 +177,4 @@ def _wrapped(address: IPv6Address) -> Iterator[IPv4Address]:
     yield from address.teredo or ()
 
 
-__all__ = ["Address", "AddressPolicy", "Verdict"]
+__all__ = ["Address", "AddressPolicy", "Verdict", "unwrapped"]

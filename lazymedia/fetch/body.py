@@ -18,7 +18,7 @@ from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.digests import WORTH_A_THREAD, ArrivingDigest
 from lazymedia.fetch.pace import least_rate
 from lazymedia.fetch.transport import Reply
-from lazymedia.hops import Hop, open_nursery
+from lazymedia.hops import Child, Hop, open_nursery
 from lazymedia.limits import Limits
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ async def _digesting(
         return
     reading = _Reading(ArrivingDigest(declared), threads)
     async with open_nursery() as nursery:
-        nursery.start_soon(reading.hop.run)
+        Child(nursery, reading.hop.run)
         arriving.watch(reading.digest.feed)
         try:
             yield reading

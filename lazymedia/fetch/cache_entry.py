@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Self, final
 
-_MAGIC: Final = b"lzmedia\x01"  # the last byte is the format's version
+_MAGIC: Final = b"lzmedia\x02"  # the last byte is the format's version
 _RENEWAL_MAGIC: Final = b"lzrenew\x01"
-_FIXED: Final = struct.Struct("<8s32s32sQddHHH")
+_FIXED: Final = struct.Struct("<8s32s32sQddHHHH")
 _RENEWAL: Final = struct.Struct("<8s32sdd")
 _CHECKSUM: Final = 32
 _LONGEST_TEXT: Final = 16_384
@@ -48,6 +48,7 @@ class CachedDownload:
         vouched_at: When the server was last asked, in POSIX seconds.
         name: Names the entry in its cache, for `DownloadCache.refresh`.
         checksum: That of the entry's head, for the same.
+        way: As it was given to `DownloadCache.put`. The rules of today are to be asked about it, too.
     """
 
     data: bytes = field(repr=False)
@@ -59,6 +60,7 @@ class CachedDownload:
     vouched_at: float
     name: str = field(repr=False)
     checksum: bytes = field(repr=False)
+    way: tuple[str, ...] = field(default=(), repr=False)
 
     def is_fresh(self, now: float) -> bool:
         """Whether it may be used at a time, in POSIX seconds, without asking the server."""
@@ -86,6 +88,7 @@ class Head:
         final_url: Where it came from in the end. Empty texts stand for None in the next two.
         etag: As `lazymedia.fetch.freshness.Terms`.
         last_modified: As `lazymedia.fetch.freshness.Terms`.
+        way: The lines of `CachedDownload.way`.
     """
 
     key: bytes
@@ -96,6 +99,7 @@ class Head:
     final_url: str
     etag: str
     last_modified: str
+    way: str = ""
 
     def encoded(self) -> bytes:
         """The bytes that stand before the body.
@@ -103,11 +107,15 @@ class Head:
         Raises:
             BrokenEntryError: A text that is longer than a file may hold.
         """
-        texts = [text.encode("utf-8", "surrogatepass") for text in (self.final_url, self.etag, self.last_modified)]
+        texts = [text.encode("utf-8", "surrogatepass") for text in self._texts]
         if any(len(text) > _LONGEST_TEXT for text in texts):
             raise BrokenEntryError("a text is too long")
         numbers = (self.length, self.stored_at, self.fresh_for, *map(len, texts))
         return _sealed(_FIXED.pack(_MAGIC, self.key, self.digest, *numbers) + b"".join(texts))
+
+    @property
+    def _texts(self) -> tuple[str, ...]:
+        return self.final_url, self.etag, self.last_modified, self.way
 
     @classmethod
     def read(cls, read: Callable[[int], bytes]) -> tuple[Self, bytes]:

@@ -3,9 +3,10 @@
 Comes in: an `HttpUrl`. Goes out: a `Downloaded`, from the disk or from its server. Never here: how entries are kept, or
 how long (`disk_cache`, `freshness`), or a byte of a transfer (`download`).
 
-The rules of today hold for what was downloaded under those of yesterday: a URL is held against them before the cache is
-asked, and so is the one that the download came from in the end. A download is stored when somebody has made a reference
-of it, and not before, so that nothing is stored that was refused; and beside the fetch, which does not wait for a disk.
+The rules of today hold for what was downloaded under those of yesterday: a URL is checked against them before the cache
+is asked, and so is every URL that the download went through, with the address that answered for it then. A download is
+stored when somebody has made a reference of it, and not before, so that nothing is stored that was refused; and beside
+the fetch, which does not wait for a disk.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, final
 
 from anyio import CapacityLimiter
 
-from lazymedia.errors import LazyMediaError
-from lazymedia.fetch.address import AddressPolicy
+from lazymedia.errors import LazyMediaError, NotAllowedError
+from lazymedia.fetch.address import Address, AddressPolicy
 from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.caps import too_large
 from lazymedia.fetch.disk_cache import CachedDownload, DownloadCache
@@ -26,7 +28,7 @@ from lazymedia.fetch.download import Downloaded, Downloader
 from lazymedia.fetch.ranges import Conditions
 from lazymedia.fetch.transport import literal_address
 from lazymedia.fetch.url import HttpUrl, parse_url
-from lazymedia.hops import run_in_thread
+from lazymedia.hops import Child, run_in_thread
 from lazymedia.limits import Limits
 
 if TYPE_CHECKING:
@@ -35,12 +37,16 @@ if TYPE_CHECKING:
 _MAX_STORING: Final = 8
 """Downloads that are being stored. While there are so many, others are not kept: each holds a payload."""
 
+_UNKNOWN: Final = "-"
+"""Where an address would stand."""
+
 
 @final
 class CachedDownloads:
     """Args:
     downloader: What downloads.
-    policy: What may be dialled. Only what a URL itself shows is judged here; names are resolved when they are dialled.
+    policy: What may be dialled. It is asked about the addresses that a download came from; a name is not resolved here.
+    knows_addresses: Whether the downloader's transport reports them. Otherwise only what a URL itself shows is checked.
     cache: What was downloaded before.
     nursery: Where downloads are stored.
     threads: For the disk.
@@ -55,6 +61,8 @@ class CachedDownloads:
         nursery: TaskGroup,
         threads: CapacityLimiter,
         limits: Limits,
+        *,
+        knows_addresses: bool,
     ) -> None:
         self._downloader = downloader
         self._policy = policy
@@ -62,6 +70,7 @@ class CachedDownloads:
         self._nursery = nursery
         self._threads = threads
         self._limits = limits
+        self._knows_addresses = knows_addresses
         self._storing = 0
 
     async def download(self, url: HttpUrl, arriving: ArrivingPayload, time_left: Callable[[], float]) -> Downloaded:
@@ -96,7 +105,7 @@ class CachedDownloads:
         if downloaded.is_kept or next(downloaded.takers) or self._storing >= _MAX_STORING:
             return
         self._storing += 1
-        self._nursery.start_soon(self._store, url, downloaded)
+        Child(self._nursery, self._store, url, downloaded)
 
     async def _store(self, url: HttpUrl, downloaded: Downloaded) -> None:
         put = partial(
@@ -106,6 +115,7 @@ class CachedDownloads:
             final_url=downloaded.url.text,
             headers=downloaded.headers,
             redirects=downloaded.redirects,
+            way=[f"{address or _UNKNOWN} {url.scheme}://{url.netloc}/" for url, address in downloaded.way],
         )
         try:
             await run_in_thread(put, self._threads)
@@ -114,9 +124,10 @@ class CachedDownloads:
         finally:
             self._storing -= 1
 
-    def _admit(self, url: HttpUrl) -> None:
+    def _admit(self, url: HttpUrl, address: Address | None = None) -> None:
+        """Check a URL against the rules, and the address that answered for it where that is known."""
         self._downloader.admit(url)
-        address = literal_address(url.host)
+        address = address or literal_address(url.host)
         if address is None:
             self._policy.admit_lookup(url.host, url.port)
         else:
@@ -125,13 +136,25 @@ class CachedDownloads:
     def _admitted(self, kept: CachedDownload) -> HttpUrl | None:
         """Where a download came from, if it might come from there today."""
         try:
-            source = parse_url(kept.final_url, max_length=self._limits.max_url_length)
-            if isinstance(source, HttpUrl):
-                self._admit(source)
-                return source
-        except LazyMediaError:
-            pass  # asking its URL anew will tell
-        return None
+            source = self._parsed(kept.final_url)
+            self._admit(source)
+            for hop in kept.way:
+                address, _, url = hop.partition(" ")
+                if address != _UNKNOWN:
+                    self._admit(self._parsed(url), ip_address(address))
+                elif self._knows_addresses:  # stored over a client of somebody's own, which may connect anywhere
+                    return None
+                else:
+                    self._admit(self._parsed(url))
+        except (LazyMediaError, ValueError):
+            return None  # asking its URL anew will tell
+        return source
+
+    def _parsed(self, text: str) -> HttpUrl:
+        url = parse_url(text, max_length=self._limits.max_url_length)
+        if not isinstance(url, HttpUrl):
+            raise NotAllowedError
+        return url
 
 
 __all__ = ["CachedDownloads"]

@@ -1,7 +1,6 @@
-"""A caller's own HTTP client, used as a way to the server and for nothing else.
+"""Requests through an AsyncClient of httpx2 or httpx: lazymedia's own, or one that a caller passes.
 
-Comes in: an AsyncClient of httpx2 or httpx, and an `HttpUrl`. Goes out: a `Reply`. Never here: an import of either
-library (who passes a client has imported its library), or a client of ours.
+Neither library is imported here; a caller who passes a client has imported its library.
 """
 
 from __future__ import annotations
@@ -10,29 +9,39 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from types import ModuleType
-from typing import Any, final
+from typing import Any, Final, final
 
 import anyio
 
 from lazymedia.errors import BadUrlError
 from lazymedia.fetch.address import AddressPolicy
+from lazymedia.fetch.library_logs import short_records
 from lazymedia.fetch.transport import Headers, Reply, literal_address, lower_names, request_headers, translated
 from lazymedia.fetch.url import DEFAULT_PORTS, HttpUrl
 from lazymedia.limits import Limits
 
+ADDRESS: Final = "lazymedia_address"
+"""The extension of a response that has the address it came from, where lazymedia dialled it."""
+
 
 @final
 class ClientTransport:
-    """Of the client its transport is used: proxies, certificates, pool.
+    """Of a client its transport is used: proxies, certificates, pool.
 
-    Its default headers, cookies and credentials are not sent, because they would go to whatever host a URL names, and
-    it follows no redirects. Names are resolved by it, out of sight; what the URL alone shows is judged here.
+    Its default headers, cookies and credentials are not sent, because they would go to any host that a URL names, and
+    it follows no redirects.
+
+    Args:
+        client: Stays open.
+        policy: For a caller's client, which resolves names out of sight: what the URL alone shows is checked here. None
+            for a client whose transport checks every address itself.
+        limits: On the time for connecting.
 
     Raises:
         TypeError: No AsyncClient of either library.
     """
 
-    def __init__(self, client: object, policy: AddressPolicy, limits: Limits) -> None:
+    def __init__(self, client: object, policy: AddressPolicy | None, limits: Limits) -> None:
         self._library = _library_of(client)
         self._client: Any = client
         self._policy = policy
@@ -40,11 +49,14 @@ class ClientTransport:
 
     @asynccontextmanager
     async def get(self, url: HttpUrl, extra: Headers = ()) -> AsyncIterator[Reply]:
-        address = literal_address(url.host)
-        self._policy.admit(url.host, url.port, [] if address is None else [address])
+        if self._policy is not None:
+            address = literal_address(url.host)
+            self._policy.admit(url.host, url.port, [] if address is None else [address])
         lib = self._library
-        dropped = (lib.NetworkError, lib.RemoteProtocolError)  # which of the two a closed connection is, differs
-        with translated(lib.TimeoutException, dropped, (lib.HTTPError, lib.InvalidURL, lib.StreamError)):
+        # Which of the two a closed connection is, differs between transports.
+        dropped = (lib.NetworkError,) if self._policy is None else (lib.NetworkError, lib.RemoteProtocolError)
+        garbled = (lib.HTTPError, lib.InvalidURL, lib.StreamError)
+        with short_records(), translated(lib.TimeoutException, dropped, garbled):
             request = lib.Request(
                 "GET",
                 _as_the_client_reads_it(lib, url),
@@ -54,7 +66,9 @@ class ClientTransport:
             response = await self._client.send(request, stream=True, auth=None, follow_redirects=False)
             try:
                 async with aclosing(_body(response)) as body:
-                    yield Reply(response.status_code, lower_names(response.headers.raw), body)
+                    yield Reply(
+                        response.status_code, lower_names(response.headers.raw), body, response.extensions.get(ADDRESS)
+                    )
             finally:
                 with anyio.CancelScope(shield=True):
                     await response.aclose()
@@ -85,4 +99,4 @@ def _as_the_client_reads_it(library: ModuleType, url: HttpUrl) -> Any:
     return theirs
 
 
-__all__ = ["ClientTransport"]
+__all__ = ["ADDRESS", "ClientTransport"]

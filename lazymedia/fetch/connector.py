@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeVar, final
 
 from anyio import AsyncContextManagerMixin, CapacityLimiter
 
-from lazymedia.errors import FetchTimeoutError, NotAllowedError, OverloadedError
+from lazymedia.errors import FetchTimeoutError, NotAllowedError
 from lazymedia.fetch.address import AddressPolicy
 from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.cached import CachedDownloads
@@ -28,7 +28,7 @@ from lazymedia.fetch.disk_cache import DownloadCache
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloaded, Downloader
 from lazymedia.fetch.flights import Flights, Judge
-from lazymedia.fetch.http import make_ssl_context, open_pool
+from lazymedia.fetch.guarded import make_ssl_context, open_transport
 from lazymedia.fetch.local_file import LocalRoot
 from lazymedia.fetch.making import TwoOfOne, checked, from_data_url, from_file, judge_of, make_ref, of_download
 from lazymedia.fetch.own_addresses import own_addresses
@@ -38,9 +38,10 @@ from lazymedia.fetch.resolve import Resolver
 from lazymedia.fetch.slots import ByteBudget
 from lazymedia.fetch.transport import Transport
 from lazymedia.fetch.url import DataUrl, FileUrl, HttpUrl, parse_url
-from lazymedia.hops import open_nursery, run_in_thread
+from lazymedia.hops import frees_when_cancelled, open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import Kept, MediaIO, MediaRef, kept_by
+from lazymedia.owners import Home, shutting_down
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -65,8 +66,8 @@ class MediaConnector(AsyncContextManagerMixin):
         denied_media_domains: Hosts that URLs may not name, in the same form, whatever is allowed. Two entries deny
             a host with its sub-domains, ``"example.com"`` and ``"*.example.com"``.
         allowed_networks: Otherwise refused networks, as CIDR texts such as ``"10.1.0.0/16"``. Hosts that are wholly
-            inside may use any port and need no domain (``localhost``). Metadata services of clouds must be named one by
-            one, with /32 or /128.
+            inside may use any port and need no domain (``localhost``). Metadata services of clouds, and this machine's
+            own addresses other than loopback, must be named one by one, with /32 or /128.
         allowed_ports: Ports of all other hosts.
         client: An httpx2 or httpx AsyncClient of yours, which stays yours to close. Rules about URLs, domains and ports
             hold for it. What names resolve to is out of sight, so that every name counts as a public host, and whom it
@@ -105,27 +106,45 @@ class MediaConnector(AsyncContextManagerMixin):
         self._cache = download_cache
         self._kept = Kept()
         self._entered: _Entered | None = None
+        self._is_in_use = self._was_left = False
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncIterator[Self]:
+        if self._is_in_use:
+            raise RuntimeError(
+                f"this {type(self).__name__} is open already; give it one async with block, around all use"
+            )
+        self._is_in_use = True
+        try:
+            async with self._open():
+                yield self
+        finally:
+            self._is_in_use = False
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[None]:
         files, keys = CapacityLimiter(_FILE_THREADS), CapacityLimiter(os.cpu_count() or 1)
         async with AsyncExitStack() as stack:
             transport: Transport | None = self._client
+            policy = self._policy
             if transport is None:
-                transport = await stack.enter_async_context(self._open_transport(files))
+                policy = replace(policy, own=await run_in_thread(own_addresses, files))
+                transport = await stack.enter_async_context(self._open_transport(policy, files))
             downloader = Downloader(transport, self._domains, self._limits, digests=CapacityLimiter(MAX_DIGESTS))
             nursery = await stack.enter_async_context(open_nursery())
             budget = ByteBudget(self._limits.max_downloading_bytes)
             cached = None
             if self._cache is not None:
-                cached = CachedDownloads(downloader, self._policy, self._cache, nursery, files, self._limits)
+                cached = CachedDownloads(
+                    downloader, policy, self._cache, nursery, files, self._limits, knows_addresses=self._client is None
+                )
             fly = partial(_fly, downloader) if cached is None else cached.download
             flights = Flights(nursery, fly, budget, keys)
-            self._entered = entered = _Entered(downloader, cached, flights, budget, Ending(), files, keys)
+            self._entered = entered = _Entered(downloader, cached, flights, budget, Ending(), files, keys, Home.here())
             try:
-                yield self
+                yield
             finally:
-                self._entered = None
+                self._entered, self._was_left = None, True
                 await run_owned(entered.ending.come, shield=True)
 
     @property
@@ -133,11 +152,19 @@ class MediaConnector(AsyncContextManagerMixin):
         """Whether the connector is inside its block, and fetches."""
         return self._entered is not None
 
+    def refuse_if_not_open(self) -> None:
+        """Do nothing where the connector fetches.
+
+        Raises:
+            OverloadedError: It is being left, or was.
+            RuntimeError: It was never entered, or was in another loop, thread or process. The caller's fault.
+        """
+        _ = self._owned
+
     @asynccontextmanager
-    async def _open_transport(self, files: CapacityLimiter) -> AsyncIterator[Transport]:
+    async def _open_transport(self, policy: AddressPolicy, files: CapacityLimiter) -> AsyncIterator[Transport]:
         ssl_context = await run_in_thread(make_ssl_context, files)  # reads the machine's certificates
-        policy = replace(self._policy, own=await run_in_thread(own_addresses, files))
-        async with open_pool(Resolver(policy), self._limits, ssl_context) as transport:
+        async with open_transport(Resolver(policy, limits=self._limits), self._limits, ssl_context) as transport:
             yield transport
 
     async def fetch_image(self, url: str, media_io: MediaIO[T]) -> MediaRef[T]:
@@ -152,6 +179,7 @@ class MediaConnector(AsyncContextManagerMixin):
         """A reference to the audio at ``url``, within ``limits.audio_timeout``. Raises what `load_from_url` does."""
         return await self._loaded(url, media_io, self._limits.audio_timeout)
 
+    @frees_when_cancelled
     async def fetch_video_and_audio(
         self, url: str, video_io: MediaIO[V], audio_io: MediaIO[A]
     ) -> tuple[MediaRef[V], MediaRef[A]]:
@@ -173,6 +201,7 @@ class MediaConnector(AsyncContextManagerMixin):
         ref = await self.load_from_url(url, media_io, fetch_timeout=seconds)
         return checked(f"{type(self).__name__}.load_from_url", ref)
 
+    @frees_when_cancelled
     async def load_from_url(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None = None) -> MediaRef[T]:
         """A reference to the media at ``url``; nothing is decoded. All ``fetch_*`` go through here.
 
@@ -189,12 +218,16 @@ class MediaConnector(AsyncContextManagerMixin):
             UnprocessableMediaError: The server has no such media, or the payload is empty.
             UpstreamError: The other server is broken or cannot be reached.
             FetchTimeoutError: The time is up.
-            OverloadedError: This process is out of threads or file descriptors, or the connector is being left.
+            OverloadedError: This process is out of threads or file descriptors, or the connector is being left, or was.
+            RuntimeError: The connector was never entered, or was in another loop, thread or process. The caller's
+                fault.
             TypeError: ``media_io`` made something that is no `MediaRef`. Its author's fault.
             Exception: Whatever else ``media_io`` raised.
         """
+        self.refuse_if_not_open()
         return await run_owned(partial(self._load, url, media_io, fetch_timeout))
 
+    @frees_when_cancelled
     async def build_ref(self, data: bytes, media_io: MediaIO[T]) -> MediaRef[T]:
         """A reference to a payload that is already here, keyed in a worker thread. For subclasses.
 
@@ -237,7 +270,10 @@ class MediaConnector(AsyncContextManagerMixin):
     @property
     def _owned(self) -> _Entered:
         if self._entered is None:
+            if self._was_left:
+                raise shutting_down("connector")
             raise RuntimeError(f"{type(self).__name__} fetches inside its async with block only")
+        self._entered.home.check(type(self).__name__)
         return self._entered
 
     def _default_timeout(self, media_io: MediaIO[Any]) -> float:
@@ -262,6 +298,7 @@ class _Entered:
     ending: Ending
     files: CapacityLimiter
     keys: CapacityLimiter
+    home: Home
 
 
 async def _fly(
@@ -274,7 +311,7 @@ async def _download(owned: _Entered, url: HttpUrl, max_bytes: int, seconds: floa
     with owned.ending.move_on_after(seconds):
         return await owned.flights.fetch(url, max_bytes, judge)
     if owned.ending.has_come:
-        raise OverloadedError("the connector is closing")
+        raise shutting_down("connector")
     raise FetchTimeoutError(f"the fetch did not end within {seconds:g} s")
 
 

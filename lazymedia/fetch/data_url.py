@@ -1,8 +1,8 @@
 """Payloads inside the URL itself (RFC 2397).
 
 Comes in: a `DataUrl`. Goes out: its media type and payload. Never here: a general URL parser (tens of megabytes of text
-take one seconds), or the event loop; every function here is for a worker thread, and works in blocks so that the loop's
-own thread gets its turns.
+take one seconds), or the event loop. Every function here is for a worker thread and works in blocks: one call over the
+whole text would hold the interpreter's lock, and with it the event loop, for as long as it takes.
 
 One reading only. Base64 is read as browsers read it (infra.spec.whatwg.org, forgiving-base64): white space does not
 count, the padding may be missing, all else must be right. The alphabet for URLs is refused: a payload may mix both, and
@@ -29,7 +29,9 @@ _MAX_HEADER: Final = 4096
 """Characters before the comma; a media type with parameters has some dozens."""
 _QUOTED: Final = r'"(?:[^"\\]|\\.)*"'
 _UP_TO_COMMA: Final = re.compile(rf'(?:[^",]|{_QUOTED})*(?=,)')
-_PARAMETER: Final = re.compile(rf'(?:[^";]|{_QUOTED}|")+')
+# To the closing quote, or to the end where there is none. It matches at every quote, so that a long header costs one
+# pass: a search for quoted strings that may fail starts again at every quote.
+_QUOTED_OR_OPEN: Final = re.compile(r'"(?:[^"\\]|\\.?)*("|\Z)', re.DOTALL)
 _SPACE: Final = "\t\n\f\r "
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _BLOCK: Final = 1 << 16
@@ -46,16 +48,16 @@ class DataPayload:
         is_base64: Otherwise the payload is percent-encoded.
         text: The whole URL.
         start: Where the payload begins in it.
-        has_escapes: Whether there is a percent sign in the payload; base64 may have some, for its ``+/=``.
-        has_space: Whether there is white space in the payload.
+        escapes: Percent signs in the payload; base64 may have some, for its ``+/=``.
+        spaces: Characters of white space in the payload, counted in base64 only.
     """
 
     media_type: str
     is_base64: bool
     text: str = field(repr=False)
     start: int
-    has_escapes: bool
-    has_space: bool
+    escapes: int
+    spaces: int
 
     @classmethod
     def parse(cls, url: DataUrl, max_bytes: int) -> Self:
@@ -76,29 +78,23 @@ class DataPayload:
         start = _PREFIX + len(head) + 1
         if start == len(text):
             raise _empty()
-        payload = cls(
-            media_type or "text/plain",
-            parameters[-1:] == ["base64"],
-            text,
-            start,
-            has_escapes=text.find("%", start) >= 0,
-            has_space=any(text.find(space, start) >= 0 for space in _SPACE),
-        )
+        is_base64 = parameters[-1:] == ["base64"]
+        escapes = spaces = 0
+        for block in _blocks_of(text, start):
+            escapes += block.count("%")
+            if is_base64:
+                spaces += sum(map(block.count, _SPACE))
+        payload = cls(media_type or "text/plain", is_base64, text, start, escapes, spaces)
         if payload._least_bytes() > max_bytes:
             raise too_large(max_bytes)
         return payload
 
     def _least_bytes(self) -> int:
-        symbols = len(self.text) - self.start
-        if self.has_escapes:
-            symbols -= 2 * self.text.count("%", self.start)
+        symbols = len(self.text) - self.start - 2 * self.escapes
         if not self.is_base64:
             return symbols
-        if self.has_escapes:  # of which any may stand for white space
-            symbols -= self.text.count("%", self.start)
-        if self.has_space:
-            symbols -= sum(self.text.count(space, self.start) for space in _SPACE)
-        return symbols // 4 * 3 - 2
+        # Any escape may stand for white space.
+        return (symbols - self.escapes - self.spaces) // 4 * 3 - 2
 
     def decode(self, max_bytes: int) -> bytes:
         """The payload.
@@ -122,14 +118,10 @@ class DataPayload:
         Raises:
             BadUrlError: A broken escape, or characters that no padding completes.
         """
-        text = "".join(self._blocks()) if self.has_escapes or self.has_space else self.text[self.start :]
+        text = "".join(self._blocks())
         return text if "," in text or len(text) % 4 == 0 else _padded(text, len(text))
 
     def _unescape(self) -> Iterator[bytes]:
-        if self.has_escapes and _BROKEN_ESCAPE.search(self.text, self.start):
-            raise BadUrlError("the payload of the data URL has a percent sign that begins no escape")
-        if self.text.find("#", self.start) >= 0:
-            raise BadUrlError("the payload of a data URL must have # percent-encoded")
         start = self.start
         while start < len(self.text):
             end = start + _BLOCK
@@ -140,12 +132,11 @@ class DataPayload:
 
     def _blocks(self) -> Iterator[str]:
         """Base64 text in pieces of any size, without escapes and white space."""
-        if self.has_escapes:
+        if self.escapes:
             yield from (piece.decode("latin-1").translate(_NO_SPACE) for piece in self._unescape())
             return
-        for position in range(self.start, len(self.text), _BLOCK):
-            block = self.text[position : position + _BLOCK]
-            yield block.translate(_NO_SPACE) if self.has_space else block
+        for block in _blocks_of(self.text, self.start):
+            yield block.translate(_NO_SPACE) if self.spaces else block
 
     def _decode_base64(self) -> Iterator[bytes]:
         pending, total = "", 0
@@ -170,7 +161,13 @@ def _header(text: str) -> str | None:
 
 
 def _parameters(head: str) -> list[str]:
-    return [part.strip().lower() for part in _PARAMETER.findall(head)[head[:1] != ";" :]]
+    """What stands behind the semicolons outside quotes; of quoted strings only the quotes."""
+    bare = _QUOTED_OR_OPEN.sub(lambda match: '""' if match[1] else match[0], head)
+    return [part.strip().lower() for part in bare.split(";")[1:] if part]
+
+
+def _blocks_of(text: str, start: int) -> Iterator[str]:
+    return (text[position : position + _BLOCK] for position in range(start, len(text), _BLOCK))
 
 
 def _padded(end: str, length: int) -> str:
@@ -197,6 +194,10 @@ def _decoded(block: str) -> bytes:
 
 
 def _unquote(text: str) -> bytes:
+    if _BROKEN_ESCAPE.search(text):
+        raise BadUrlError("the payload of the data URL has a percent sign that begins no escape")
+    if "#" in text:
+        raise BadUrlError("the payload of a data URL must have # percent-encoded")
     # Quoted-printable is percent-encoding with another sign, and the standard library has it in C. `unquote_to_bytes`
     # makes an object of every escape, which takes six times as long.
     return binascii.a2b_qp(text.encode("ascii").replace(b"=", b"=3D").replace(b"%", b"="))

@@ -119,7 +119,14 @@ class DownloadCache:
         return None
 
     def put(
-        self, url: str, data: bytes, *, final_url: str, headers: Headers, redirects: Sequence[Headers] = ()
+        self,
+        url: str,
+        data: bytes,
+        *,
+        final_url: str,
+        headers: Headers,
+        redirects: Sequence[Headers] = (),
+        way: Sequence[str] = (),
     ) -> None:
         """Store a download, if its server allows it and there is room.
 
@@ -133,6 +140,8 @@ class DownloadCache:
             final_url: Where it came from in the end.
             headers: Of the final response.
             redirects: Headers of each redirect on the way. They bound how long the body stands for ``url`` unasked.
+            way: Where it was asked for, one line for each URL; kept as it is. A connector holds what it stored itself
+                against its rules again, by these lines.
         """
         now = self._clock()
         terms = terms_after(redirects, headers, now)
@@ -142,7 +151,7 @@ class DownloadCache:
             self._remove(name)  # what is here from another time is out of date
             return
         with self._harmless():
-            texts = (final_url, terms.etag or "", terms.last_modified or "")
+            texts = (final_url, terms.etag or "", terms.last_modified or "", "\n".join(way))
             head = Head(key, sha256(data).digest(), len(data), now, terms.fresh_for, *texts).encoded()
             self._write(name + ENTRY, (head, data), now, flush=True)
 
@@ -210,6 +219,7 @@ class DownloadCache:
             vouched_at=at,
             name=key.hex(),
             checksum=checksum_of(encoded),
+            way=tuple(head.way.split("\n")) if head.way else (),
         )
         if len(cached.data) != head.length or sha256(cached.data).digest() != head.digest:
             raise BrokenEntryError("the body is not what was stored")

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Final, final
 import anyio
 from anyio import CapacityLimiter
 
-from lazymedia.errors import NotAllowedError, UnprocessableMediaError, UpstreamError
+from lazymedia.errors import BadUrlError, NotAllowedError, UnprocessableMediaError, UpstreamError
+from lazymedia.fetch.address import Address
 from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.body import is_framed, read_body
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.ranges import Conditions, Resumption, whole
 from lazymedia.fetch.retries import Retries, is_status_worth_another_try, status_error
-from lazymedia.fetch.slots import Slots
+from lazymedia.fetch.slots import PATIENCE, Slots, TakenBackError
 from lazymedia.fetch.transport import Headers, Reply, Transport, declared_length
-from lazymedia.fetch.url import HttpUrl, follow
+from lazymedia.fetch.url import HttpUrl, follow, read_location
 from lazymedia.limits import Limits
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Downloaded:
         is_framed: Whether a payload that was cut would have been noticed.
         is_unchanged: Whether the answer to a conditional request was that nothing has changed (304).
         redirects: Headers of the redirects on the way, in order.
+        way: The URLs on the way, this one included, each with the address that answered; None where that is not known.
         is_kept: Whether it came from a cache.
         takers: Counts those who would store it, of whom the first does.
     """
@@ -57,6 +59,7 @@ class Downloaded:
     is_framed: bool = True
     is_unchanged: bool = False
     redirects: Sequence[Headers] = field(default=(), repr=False)
+    way: Sequence[tuple[HttpUrl, Address | None]] = field(default=(), repr=False)
     is_kept: bool = False
     takers: Iterator[int] = field(default_factory=count, repr=False, compare=False)
 
@@ -126,12 +129,12 @@ class Downloader:
             time_left: Seconds for which anybody waits. A further try is made only if its wait ends before.
 
         Raises:
-            BadUrlError: A redirect to what is no URL.
+            BadUrlError: A caller's own HTTP client reads another host out of ``url``.
             NotAllowedError: A hop that the operator's rules refuse.
             PayloadTooLargeError: More than ``max_bytes``, as declared before the body is read, or as counted.
             UnprocessableMediaError: The server has no such media: 4xx, or a status without a body, or an empty one.
-            UpstreamError: The server is broken or cannot be reached, or redirects too often; after further tries, where
-                it was of the kind that passes.
+            UpstreamError: The server is broken or cannot be reached, or redirects too often or to what is no URL; after
+                further tries, where it was of the kind that passes.
             FetchTimeoutError: It cannot be reached within the time for connecting, or it sends too slowly.
             OverloadedError: Too many downloads wait or hold too many bytes, or too many lookups hang.
         """
@@ -140,6 +143,9 @@ class Downloader:
         while True:
             try:
                 return await self._try(transfer)
+            except TakenBackError:  # no failure of the server's, and so no further try
+                transfer.patience *= 2
+                continue
             except UpstreamError as error:
                 tries += 1
                 delay = self._retries.delay(error, tries, time_left())
@@ -151,16 +157,24 @@ class Downloader:
         url = transfer.url
         conditions = transfer.conditions()
         redirects: list[Headers] = []
-        for _ in range(self._limits.max_redirects + 1):
-            self.admit(url)
-            asked = () if conditions is None else conditions.headers_for(url)
-            async with self._slots.hold(url), self._transport.get(url, asked) as reply:
-                if reply.status not in _REDIRECTS:
-                    taken = await self._take(transfer, url, reply, is_conditional=bool(asked))
-                    return replace(taken, redirects=redirects)
-                location = _location(reply)
-                redirects.append(reply.headers)
-            url = follow(url, location, max_length=self._limits.max_url_length)
+        way: list[tuple[HttpUrl, Address | None]] = []
+        try:
+            for _ in range(self._limits.max_redirects + 1):
+                self.admit(url)
+                asked = () if conditions is None else conditions.headers_for(url)
+                place = self._slots.hold(url, received=transfer.arriving.__len__, patience=transfer.patience)
+                async with place, self._transport.get(url, asked) as reply:
+                    way.append((url, reply.address))
+                    if reply.status not in _REDIRECTS:
+                        taken = await self._take(transfer, url, reply, is_conditional=bool(asked))
+                        return replace(taken, redirects=redirects, way=way)
+                    location = _location(reply)
+                    redirects.append(reply.headers)
+                url = follow(url, location, max_length=self._limits.max_url_length)
+        except BadUrlError as error:
+            if not redirects:
+                raise
+            raise UpstreamError("the server redirects to what is no URL") from error
         raise UpstreamError(f"the server redirects more than {self._limits.max_redirects} times")
 
     async def _take(self, transfer: _Transfer, url: HttpUrl, reply: Reply, *, is_conditional: bool) -> Downloaded:
@@ -184,6 +198,7 @@ class _Transfer:
     Attributes:
         resumption: How the body that began last could be continued.
         headers: Of the response that it began with.
+        patience: Seconds for which a place is not taken back (see `Slots`).
     """
 
     url: HttpUrl
@@ -191,6 +206,7 @@ class _Transfer:
     validators: Conditions | None
     resumption: Resumption | None = None
     headers: Headers = ()
+    patience: float = PATIENCE
 
     def conditions(self) -> Conditions | None:
         """What is asked for beyond the URL: the rest of what has come, or news since an older download."""
@@ -226,8 +242,8 @@ class _Transfer:
 
 def _location(reply: Reply) -> str:
     match reply.values(b"location"):
-        case [location] if location.isascii() and location:
-            return location.decode("ascii")
+        case [location] if location:
+            return read_location(location)
         case _:
             raise UpstreamError("the server redirects without saying where to")
 

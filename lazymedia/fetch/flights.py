@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 import anyio
 from anyio import CapacityLimiter
 
-from lazymedia.errors import OverloadedError
 from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.download import Downloaded
+from lazymedia.fetch.sharing import Sharers, current_sharers, on_behalf_of
 from lazymedia.fetch.slots import ByteBudget
 from lazymedia.fetch.url import HttpUrl
-from lazymedia.hops import STOPPED, Failed, Outcome, Value, run_in_thread
+from lazymedia.hops import STOPPED, Child, Failed, Outcome, Value, run_in_thread
+from lazymedia.owners import shutting_down
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -81,7 +82,7 @@ class Flights:
         flight = self._flying.get(key)
         if flight is None:
             flight = self._flying[key] = _Flight(key, self._flying, self._budget)
-            self._nursery.start_soon(flight.run, partial(self._download, url, flight.arriving, flight.time_left))
+            flight.start(self._nursery, partial(self._download, url, flight.arriving, flight.time_left))
         async with flight.aboard():
             await flight.land(judge, self._threads)
             return flight.take()
@@ -93,10 +94,11 @@ class _Flight:
         self.arriving = ArrivingPayload(key[1], budget=budget, on_head=self._tell)
         self._key = key
         self._flying = flying
-        self._scope = anyio.CancelScope()
+        self._child: Child | None = None
         self._ended = anyio.Event()
         self._news = anyio.Event()
-        self._deadlines: dict[object, float] = {}
+        self._deadlines: dict[Sharers, float] = {}
+        self._sharers = Sharers(frozenset())
         self._outcome: Outcome[Downloaded] = STOPPED
         self._is_told = False
 
@@ -104,14 +106,17 @@ class _Flight:
         """Seconds until the last waiter's deadline."""
         return max(self._deadlines.values(), default=-math.inf) - anyio.current_time()
 
-    async def run(self, download: Callable[[], Awaitable[Downloaded]]) -> None:
-        """Fly, in the owner's nursery. Raises nothing but a cancellation."""
+    def start(self, nursery: TaskGroup, download: Callable[[], Awaitable[Downloaded]]) -> None:
+        """Download, in the owner's nursery."""
+        self._child = Child(nursery, self._run, download)
+
+    async def _run(self, download: Callable[[], Awaitable[Downloaded]]) -> None:
+        """Raises nothing but a cancellation."""
         try:
-            with self._scope:
-                try:
-                    self._outcome = Value(await download())
-                except Exception as error:  # noqa: BLE001  # carried to the waiters
-                    self._outcome = Failed(error)
+            with on_behalf_of(self._sharers):
+                self._outcome = Value(await download())
+        except Exception as error:  # noqa: BLE001  # carried to the waiters
+            self._outcome = Failed(error)
         finally:
             self.arriving.close()
             self._forget()
@@ -121,19 +126,24 @@ class _Flight:
     @asynccontextmanager
     async def aboard(self) -> AsyncIterator[None]:
         """As long as the block lasts, somebody waits for the flight. The last one to leave sees it end."""
-        waiter = object()
+        waiter = Sharers(current_sharers().requests)
         self._deadlines[waiter] = anyio.current_effective_deadline()
+        self._count_sharers()
         try:
             yield
         finally:
             del self._deadlines[waiter]
+            self._count_sharers()
             if not self._deadlines:
                 await self._end()
 
+    def _count_sharers(self) -> None:
+        self._sharers.requests = frozenset(request for waiter in self._deadlines for request in waiter.requests)
+
     async def _end(self) -> None:
-        if not self._ended.is_set():
+        if self._child is not None and not self._ended.is_set():
             self._forget()  # whoever comes now begins anew
-            self._scope.cancel()
+            self._child.cancel()
             with anyio.CancelScope(shield=True):
                 await self._ended.wait()
         self._outcome = STOPPED  # a failure's frames lead back here
@@ -154,7 +164,7 @@ class _Flight:
         outcome = self._outcome
         try:
             if outcome is STOPPED:
-                raise OverloadedError("the connector is closing")
+                raise shutting_down("connector")
             if isinstance(outcome, Failed) and self._is_told:
                 outcome = Failed(_twin(outcome.error))
             self._is_told = True

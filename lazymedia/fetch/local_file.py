@@ -2,9 +2,10 @@
 
 Comes in: a `FileUrl`. Goes out: the file's bytes. Never here: the event loop; reading is for a worker thread.
 
-What is checked is what is read: the way down is walked folder by folder from a descriptor of the root, no symbolic link
-is followed on it, and type and size are those of the opened descriptor. So nothing that is swapped in between leads
-outside. Missing, forbidden and unreadable files are refused in the same words, which tell nothing about what exists.
+What is checked is what is read: the way down is walked folder by folder from a descriptor of the root, which is held
+from the beginning, no symbolic link is followed on it, and type and size are those of the opened descriptor. So nothing
+that is swapped in between leads outside. Missing, forbidden and unreadable files are refused in the same words, which
+tell nothing about what exists.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import weakref
 from typing import Final, final
 
 from lazymedia.errors import NotAllowedError, OverloadedError, UnprocessableMediaError
@@ -27,10 +29,12 @@ class LocalRoot:
     """A folder whose files may be read.
 
     Args:
-        path: An existing folder. A relative one is resolved now, as are symbolic links on the way to it.
+        path: An existing folder, which is opened now and stays open: what stands under its name later, a symbolic link
+            or another folder, is not read. A relative path is resolved now, as are symbolic links on the way to it.
 
     Raises:
-        ValueError: No such folder, or a platform that cannot open a file relative to one. The operator's fault.
+        ValueError: No such folder, one that cannot be opened, or a platform that cannot open a file relative to one.
+            The operator's fault.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -41,8 +45,13 @@ class LocalRoot:
             raise ValueError(
                 "allowed_local_media_path needs a platform with openat and O_NOFOLLOW, such as Linux or macOS"
             )
-        self._root = os.path.realpath(given)
-        spellings = {self._root, os.path.abspath(given)}  # noqa: PTH100  # Path.absolute keeps ".."
+        root = os.path.realpath(given)
+        try:
+            self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as exc:
+            raise ValueError("allowed_local_media_path is a folder that cannot be opened") from exc
+        weakref.finalize(self, os.close, self._root)
+        spellings = {root, os.path.abspath(given)}  # noqa: PTH100  # Path.absolute keeps ".."
         self._prefixes = tuple(os.fsencode(spelling).rstrip(b"/") + b"/" for spelling in spellings)
 
     def read(self, url: FileUrl, max_bytes: int) -> bytes:
@@ -81,7 +90,7 @@ class LocalRoot:
 
     def _open(self, parts: list[bytes]) -> int:
         *folders, name = parts
-        folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = os.dup(self._root)
         try:
             for below in folders:
                 inner = os.open(below, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)

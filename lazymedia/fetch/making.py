@@ -81,7 +81,7 @@ def _of_payload(media_io: MediaIO[T], downloaded: Downloaded) -> MediaRef[T]:
 
 def from_data_url(media_io: MediaIO[T], url: DataUrl, max_bytes: int) -> MediaRef[T]:
     payload = DataPayload.parse(url, max_bytes)
-    if payload.is_base64 and type(media_io).load_base64_ref is not MediaIO.load_base64_ref:
+    if payload.is_base64 and media_io.reads_base64(payload.media_type):
         # A decoder with a reading of its own for some media type.
         return checked(type(media_io).__name__, media_io.load_base64_ref(payload.media_type, payload.symbols()))
     return make_ref(media_io, payload.decode(max_bytes))

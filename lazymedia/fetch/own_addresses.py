@@ -12,7 +12,7 @@ import socket
 from ipaddress import ip_address
 from typing import Final
 
-from lazymedia.fetch.address import Address
+from lazymedia.fetch.address import Address, unwrapped
 
 _SOMEWHERE: Final = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 """Addresses of documentation (RFC 5737, RFC 3849), to which a machine routes as to any other of the internet."""
@@ -20,18 +20,18 @@ _DISCARD: Final = 9
 
 
 def own_addresses() -> frozenset[Address]:
-    """The addresses from which this machine would send. Further ones are told when they are dialled, by a connection
-    whose two ends are one address.
+    """The addresses from which this machine would send, loopback ones excepted. A further one shows when it is dialled:
+    both ends of the connection are one address.
     """
     found: set[Address] = set()
     for family, address in _SOMEWHERE:
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as route:
                 route.connect((address, _DISCARD))  # of a datagram socket: a look at the routes, nothing is sent
-                found.add(ip_address(route.getsockname()[0].partition("%")[0]))
+                found.add(unwrapped(ip_address(route.getsockname()[0])))
         except OSError:
             continue  # no route, or no such protocol
-    return frozenset(found)
+    return frozenset(address for address in found if not address.is_loopback)
 
 
 __all__ = ["own_addresses"]

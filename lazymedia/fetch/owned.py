@@ -17,7 +17,7 @@ from typing import TypeVar, final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from lazymedia.hops import STOPPED, Failed, Outcome, Value
+from lazymedia.hops import STOPPED, Child, Failed, Outcome, Value
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ async def run_owned(fn: Callable[[], Awaitable[T]], *, shield: bool = False) -> 
                 outcome = Failed(error)
 
     async with anyio.create_task_group() as nursery:
-        nursery.start_soon(child)
+        Child(nursery, child)
     settled, outcome = outcome, STOPPED
     try:
         return settled.unwrap()

@@ -13,18 +13,23 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final, Generic, TypeVar, final
+from typing import Final, Generic, NamedTuple, TypeVar, final
 
 import anyio
 import httpcore2
-
-from lazymedia.fetch.url import HttpUrl
 
 S = TypeVar("S", bound=httpcore2.AsyncNetworkStream)
 
 _MAX_IDLE: Final = 64
 _KEEPALIVE_SECONDS: Final = 5.0  # few servers keep theirs shorter, so that few requests meet one just closed
-_Origin = tuple[str, str, int]
+
+
+class Origin(NamedTuple):
+    """Where connections go: ``http`` or ``https``, a host, a port."""
+
+    scheme: str
+    host: str
+    port: int
 
 
 @final
@@ -37,7 +42,7 @@ class Connection(Generic[S]):
     is_kept: Whether it had been used before it was handed out.
     """
 
-    origin: _Origin
+    origin: Origin
     stream: S
     http: httpcore2.AsyncHTTP11Connection
     is_kept: bool = False
@@ -62,24 +67,23 @@ class Connection(Generic[S]):
 @final
 class Pool(Generic[S]):
     """Args:
-    dial: Opens a connection to a URL's host, TLS included.
+    dial: Opens a connection to an origin, TLS included.
     max_open: Connections, idle ones included. Idle ones make room.
     """
 
-    def __init__(self, dial: Callable[[HttpUrl], Awaitable[S]], *, max_open: int) -> None:
+    def __init__(self, dial: Callable[[Origin], Awaitable[S]], *, max_open: int) -> None:
         self._dial = dial
         self._max_open = max_open
         self._idle: dict[Connection[S], None] = {}  # oldest first
         self._in_use = 0
         self._is_closed = False
 
-    async def take(self, url: HttpUrl, *, fresh: bool) -> Connection[S]:
-        """An idle connection for a URL, the one used last, or a new one. To be given back in any case.
+    async def take(self, origin: Origin, *, fresh: bool) -> Connection[S]:
+        """An idle connection to an origin, the one used last, or a new one. To be given back in any case.
 
         Raises:
             Exception: Whatever dialling raised.
         """
-        origin = (url.scheme, url.host, url.port)
         self._in_use += 1
         try:
             while not fresh and (kept := self._newest(origin)) is not None:
@@ -90,11 +94,11 @@ class Pool(Generic[S]):
                 await kept.aclose()
             while self._idle and self._in_use + len(self._idle) > self._max_open:
                 await self._close_oldest()
-            stream = await self._dial(url)
+            stream = await self._dial(origin)
         except BaseException:
             self._in_use -= 1
             raise
-        named = httpcore2.Origin(url.scheme.encode(), url.host.encode(), url.port)
+        named = httpcore2.Origin(origin.scheme.encode(), origin.host.encode(), origin.port)
         http = httpcore2.AsyncHTTP11Connection(named, stream, keepalive_expiry=_KEEPALIVE_SECONDS)
         return Connection(origin, stream, http)
 
@@ -114,7 +118,7 @@ class Pool(Generic[S]):
         while self._idle:
             await self._close_oldest()
 
-    def _newest(self, origin: _Origin) -> Connection[S] | None:
+    def _newest(self, origin: Origin) -> Connection[S] | None:
         return next((connection for connection in reversed(self._idle) if connection.origin == origin), None)
 
     async def _close_oldest(self) -> None:
@@ -123,4 +127,4 @@ class Pool(Generic[S]):
         await connection.aclose()
 
 
-__all__ = ["Connection", "Pool"]
+__all__ = ["Connection", "Origin", "Pool"]

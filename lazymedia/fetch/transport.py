@@ -26,6 +26,15 @@ BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.End
 """What a broken connection raises where a library lets it through."""
 _MEDIA_TYPE: Final = re.compile(rb"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*")  # RFC 6838
 _LONGEST_TYPE: Final = 64
+_CODINGS: Final = frozenset(
+    {
+        *(b"gzip", b"deflate", b"br", b"zstd", b"compress", b"dcb", b"dcz", b"exi", b"pack200-gzip"),
+        *(b"bzip2", b"lz4", b"lzma", b"snappy", b"xz"),
+    }
+)
+"""Content codings: IANA's registry (iana.org/assignments/http-parameters), and some that it lacks. Names that begin
+with ``x-`` are private ones. Any other name in the header codes nothing: an encoding of characters (UTF-8), of mail
+(binary) or of an upload (aws-chunked)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +45,13 @@ class Reply:
         status: As in the status line.
         headers: Names in lower case, in order, repeated ones repeated.
         body: Chunks as received: framing undone, content codings not.
+        address: Where it came from; None where that is not known.
     """
 
     status: int
     headers: Sequence[tuple[bytes, bytes]]
     body: AsyncIterator[bytes]
+    address: Address | None = None
 
     def values(self, name: bytes) -> list[bytes]:
         """All values of a header."""
@@ -69,7 +80,7 @@ def declared_length(reply: Reply) -> int | None:
     Raises:
         UpstreamError: It is said in contradictory ways, or there is a content coding.
     """
-    if any(coding.lower() not in {b"", b"identity"} for coding in reply.values(b"content-encoding")):
+    if any(map(_is_coding, b",".join(reply.values(b"content-encoding")).split(b","))):
         raise UpstreamError("the server sends a content coding that was not asked for")
     lengths = reply.values(b"content-length")
     if not lengths:
@@ -77,6 +88,11 @@ def declared_length(reply: Reply) -> int | None:
     if len(set(lengths)) > 1 or not lengths[0].isdigit() or reply.values(b"transfer-encoding"):
         raise UpstreamError("the server declares the length of the body in contradictory ways")
     return int(lengths[0][:20])
+
+
+def _is_coding(name: bytes) -> bool:
+    name = name.strip().lower()
+    return name in _CODINGS or name.startswith(b"x-")
 
 
 def declared_type(headers: Headers) -> str | None:

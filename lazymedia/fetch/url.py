@@ -29,8 +29,11 @@ _LABEL: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\\u2028\u2029\ud800-\udfff]")
 # The percent-encode sets of the URL standard (url.spec.whatwg.org); "|", "'", "[", "]" and a bare "%" stay as they are.
-_ESCAPED_IN_PATH: Final = re.compile(r"[^!#-;=?-_a-z|~]")
-_ESCAPED_IN_QUERY: Final = re.compile(r"[^!#-;=?-~]")
+_ESCAPED_IN_PATH: Final = re.compile(r"[^!#-;=?-_a-z|~]+")
+_ESCAPED_IN_QUERY: Final = re.compile(r"[^!#-;=?-~]+")
+_NOT_ASCII: Final = re.compile(rb"[\x80-\xff]+")
+_UP_TO_PATH: Final = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")
+_LONGEST_SCHEME: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,13 @@ def parse_url(text: str, *, max_length: int) -> DataUrl | FileUrl | HttpUrl:
         raise BadUrlError(f"a URL is text, not {type(text).__name__}")
     if text[:5].lower() == "data:":
         return DataUrl(text)
+    if _SCHEME.match(text[:_LONGEST_SCHEME].lstrip()) is None:  # first: base64 without its prefix is also too long
+        raise BadUrlError(
+            "the URL has no scheme: it must begin with http:, https:, data: or file:, and base64 text with"
+            " data:<media type>;base64,"
+        )
+    if text[:1].isspace():
+        raise BadUrlError("the URL has white space around it")
     if len(text) > max_length:
         raise BadUrlError(f"the URL has more than the {max_length} characters allowed")
     _refuse_unsafe(text)
@@ -103,8 +113,30 @@ def parse_url(text: str, *, max_length: int) -> DataUrl | FileUrl | HttpUrl:
             raise BadUrlError("the URL must begin with http:, https:, data: or file:")
 
 
+def read_location(value: bytes) -> str:
+    """The text of a Location header, as browsers read it.
+
+    A path or query in other bytes than ASCII names what the server will know by the same bytes, whatever encoding they
+    are in, so each is percent-encoded. A host is a name in UTF-8, or in Latin-1 where it cannot be that.
+    """
+    if value.isascii():
+        return value.decode("ascii")
+    match = _UP_TO_PATH.match(value)
+    authority = b"" if match is None else match[0]
+    rest = _NOT_ASCII.sub(lambda match: _escaped(match[0]).encode("ascii"), value[len(authority) :])
+    try:
+        return authority.decode() + rest.decode("ascii")
+    except UnicodeDecodeError:
+        return authority.decode("latin-1") + rest.decode("ascii")
+
+
 def follow(base: HttpUrl, location: str, *, max_length: int) -> HttpUrl:
     """Where a redirect from ``base`` leads.
+
+    Args:
+        base: The URL that was answered with a redirect.
+        location: As from `read_location`.
+        max_length: As for `parse_url`.
 
     Raises:
         BadUrlError: As `parse_url`.
@@ -203,7 +235,11 @@ def _refuse_unsafe(text: str) -> None:
 
 
 def _percent(match: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in match[0].encode())
+    return _escaped(match[0].encode())
 
 
-__all__ = ["DEFAULT_PORTS", "DataUrl", "FileUrl", "HttpUrl", "follow", "parse_authority", "parse_url"]
+def _escaped(data: bytes) -> str:
+    return "%" + data.hex("%").upper()
+
+
+__all__ = ["DEFAULT_PORTS", "DataUrl", "FileUrl", "HttpUrl", "follow", "parse_authority", "parse_url", "read_location"]

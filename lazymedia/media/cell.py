@@ -9,6 +9,7 @@ is called under a cell's lock may wait for an event loop.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,10 +48,14 @@ class Decoded(Generic[T]):
 class Cell(Generic[T]):
     """One decode operation, run at most once successfully, by whichever handle comes first."""
 
-    __slots__ = ("__weakref__", "_decoder", "_lock", "_owner", "decoded")
+    __slots__ = ("__weakref__", "_decoder", "_lock", "_owner", "_parent", "_process", "decoded")
 
-    def __init__(self, decoder: Callable[[], T] | None, decoded: Decoded[T] | None = None) -> None:
+    def __init__(
+        self, decoder: Callable[[], T] | None, decoded: Decoded[T] | None = None, parent: Cell[Any] | None = None
+    ) -> None:
         self._decoder = decoder
+        self._parent = parent
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._owner: int | None = None
         self.decoded = decoded
@@ -63,7 +68,7 @@ class Cell(Generic[T]):
                 assert self._decoder is not None  # dropped only once decoded is set
                 with CORES.one():
                     self.decoded = Decoded(self._decoder())
-                self._decoder = None  # the closure may hold a second copy of the payload
+                self._decoder = self._parent = None  # the closure may hold a second copy of the payload
             return self.decoded
 
     def decode_through(self, transform: Callable[[T], U]) -> U | None:
@@ -81,9 +86,18 @@ class Cell(Generic[T]):
             with CORES.one():
                 return cast("U", at_once())
 
+    @property
+    def operation(self) -> Cell[Any]:
+        """The cell whose decode comes first: of mapped references, that of the parent they wait for."""
+        cell: Cell[Any] = self
+        while cell.decoded is None and (parent := cell._parent) is not None and parent.decoded is None:
+            cell = parent
+        return cell
+
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the lock under which the decoder runs, once nobody else does."""
+        self._refuse_if_lost()
         thread = threading.get_ident()
         try:
             while not self._lock.acquire(timeout=0 if self._owner == thread else _LOCK_POLL):
@@ -99,9 +113,26 @@ class Cell(Generic[T]):
             self._owner = None
             self._lock.release()
 
+    def _refuse_if_lost(self) -> None:
+        """Refuse a lock that a thread of the parent process held when this process was forked off.
+
+        Whoever finds the lock free in a new process writes that down before taking it, so that a lock which is held
+        while another process stands here was held at the fork.
+        """
+        process = os.getpid()
+        is_held = self._lock.locked()
+        if self._process == process:
+            return
+        if is_held:
+            raise RuntimeError(
+                "this reference was being decoded when the process forked, and the thread that decodes it exists in "
+                "the parent only; fork before, or start processes by 'spawn'"
+            )
+        self._process = process
+
     def is_run_by(self, thread: int) -> bool:
         """Whether this thread is inside the decoder."""
-        return self._owner == thread
+        return self._owner == thread and self._process == os.getpid()
 
     def _refuse_circle(self, thread: int) -> None:
         """Follow who waits for whom; a circle would wait for ever."""
@@ -117,5 +148,7 @@ class Cell(Generic[T]):
 _waits: Final[dict[int, Cell[Any]]] = {}
 """For each thread that waits for another's decode, what it waits for."""
 
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_waits.clear)
 
 __all__ = ["Cell", "Decoded", "DecodesThrough"]

@@ -57,6 +57,11 @@ class Cores:
         with self._lock:
             self._used += number
 
+    def forget_other_threads(self) -> None:
+        """In a forked process, which has none of them."""
+        self._lock = threading.Lock()
+        self._used = int(getattr(self._busy, "here", False))
+
 
 def _available() -> int:
     """Cores that this process may run on; those that the machine has where the system does not tell."""
@@ -66,5 +71,8 @@ def _available() -> int:
 
 CORES: Final = Cores(_available())
 """The machine's."""
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=CORES.forget_other_threads)
 
 __all__ = ["CORES", "Cores"]

@@ -83,6 +83,17 @@ class MediaIO(ABC, Generic[T]):
             raise UnprocessableMediaError("the payload is not valid base64", modality=self.modality or None) from exc
         return self.load_bytes_ref(data)
 
+    def reads_base64(self, media_type: str) -> bool:  # noqa: ARG002  # for overriding decoders
+        """Whether `load_base64_ref` does anything else with this media type than to decode base64.
+
+        Where it does not, a connector decodes base64 itself, in blocks. Decoders that override `load_base64_ref` for
+        some types say here for which; by default for all, and for none where it is not overridden.
+
+        Args:
+            media_type: As declared, in lower case, such as ``"video/jpeg"``.
+        """
+        return type(self).load_base64_ref is not MediaIO.load_base64_ref
+
     def load_file_ref(self, path: Path) -> MediaRef[T]:
         """A reference to what a file decodes to. The file is read whole, once; the reference does not need it
         afterwards.

@@ -15,11 +15,12 @@ Two objects make a reference:
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Generic, TypeVar, cast, final
+from typing import Any, Final, Generic, TypeVar, cast, final
 
 from lazymedia.errors import ReleasedError, UnprocessableMediaError
 from lazymedia.media.cell import Cell, Decoded
@@ -27,6 +28,8 @@ from lazymedia.media.spec import DecodeSpec, derive_media_key
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+_forgetting: Final = threading.Lock()
 
 
 @final
@@ -40,7 +43,7 @@ class MediaRef(Generic[T]):
         key: The identity, where it is already known. Otherwise `derive_media_key` of data and spec, which reads the
             payload: build references of large payloads in a worker thread.
         decoded_bytes: Memory that the media will take, where the header tells it; see the property.
-        outline: Called without arguments to tell of the media what can be told without decoding; see the method.
+        outline: Called without arguments by `probe`.
     """
 
     __slots__ = (
@@ -53,6 +56,7 @@ class MediaRef(Generic[T]):
         "_inside",
         "_key",
         "_outline",
+        "_process",
         "_released",
         "_remark",
         "_spec",
@@ -91,8 +95,19 @@ class MediaRef(Generic[T]):
         self._remark = remark
         self._decoded: Decoded[T] | None = None
         self._released = False
+        self._watch()
+
+    def _watch(self) -> None:
         self._inside: list[int] = []
         self._condition = threading.Condition(threading.Lock())
+        self._process = os.getpid()
+
+    def _forget_parent_process(self) -> None:
+        """In a forked process, whose parent's threads do not run here: nobody is inside, and nobody holds the lock."""
+        if self._process != os.getpid():
+            with _forgetting:
+                if self._process != os.getpid():
+                    self._watch()
 
     @property
     def key(self) -> bytes:
@@ -123,9 +138,12 @@ class MediaRef(Generic[T]):
         cell = self._cell
         return self._decoded is not None or (cell is not None and cell.decoded is not None)
 
-    def outline(self) -> Any | None:
-        """What is known of the media without decoding them, in a form of their decoder's. None where nothing is: the
-        decoder has no such form, the payload does not tell, or this was made by `map`, which may change what is told.
+    def probe(self) -> Any | None:
+        """What the payload's header says of the media; nothing is decoded.
+
+        An `ImageHeader`, a `VideoMetadata` or an `AudioHeader`, or what a decoder of your own gives. None where it is
+        not known: the header cannot be read or does not say it, this reference was released or pickled, or it was made
+        by `map`, which may change it.
 
         Reads the payload's headers, which may take some milliseconds: call it in a worker thread.
 
@@ -136,6 +154,10 @@ class MediaRef(Generic[T]):
         with self._remarking():
             return None if outline is None else outline()
 
+    def outline(self) -> Any | None:
+        """The former name of `probe`."""
+        return self.probe()
+
     def decode(self) -> T:
         """The media. Decodes if no handle of this reference has; otherwise returns what was decoded.
 
@@ -144,7 +166,8 @@ class MediaRef(Generic[T]):
 
         Raises:
             ReleasedError: Released before it was decoded. The caller's fault.
-            RuntimeError: Called from inside its own decoder.
+            RuntimeError: Called from inside its own decoder; or another thread was decoding it when this process was
+                forked off, where that thread does not exist.
         """
         if self._decoded is None:
             self._decoded = self._enter()
@@ -168,6 +191,7 @@ class MediaRef(Generic[T]):
     def _entered(self) -> Iterator[Cell[T]]:
         """The cell, with this thread counted as one that `release` waits for."""
         thread = threading.get_ident()
+        self._forget_parent_process()
         with self._condition:
             cell = self._cell
             if cell is None or (self._released and cell.decoded is None):
@@ -177,7 +201,8 @@ class MediaRef(Generic[T]):
             yield cell
         finally:
             with self._condition:
-                self._inside.remove(thread)
+                if thread in self._inside:  # it is not where the decoder forked, and this is the child
+                    self._inside.remove(thread)
                 self._condition.notify_all()
 
     @contextmanager
@@ -205,9 +230,10 @@ class MediaRef(Generic[T]):
         parent = self.fork()
         spec = self._spec.extend(**settings) if settings else self._spec
         key = derive_media_key(self._key, spec) if settings else self._key
-        return MediaRef(
-            partial(_transformed, transform, parent), self._data, spec, key=key, decoded_bytes=self._decoded_bytes
-        )
+        mapped: MediaRef[U] = MediaRef.__new__(MediaRef)
+        cell = Cell(partial(_transformed, transform, parent), parent=parent._cell)  # noqa: SLF001  # this module's own class
+        mapped._set(cell, self._data, spec, key, self._decoded_bytes)
+        return mapped
 
     def fork(self) -> MediaRef[T]:
         """A handle on the same decode operation that can be released on its own. Takes no lock that a decode holds.
@@ -248,6 +274,7 @@ class MediaRef(Generic[T]):
         """
         thread = threading.get_ident()
         cell = self._cell
+        self._forget_parent_process()
         with self._condition:
             # Another thread may be inside through this handle, and wait for the decode that this thread runs.
             if thread in self._inside or (cell is not None and cell.is_run_by(thread)):
@@ -263,11 +290,12 @@ class MediaRef(Generic[T]):
 
     @property
     def operation(self) -> object:
-        """What is equal, by identity, among handles that decode once between them; None once released.
+        """What is equal, by identity, among handles that decode once between them, or that wait for one such decode
+        because they were mapped from it; None once released.
 
         For schedulers: two handles of one operation must not take two decode slots.
         """
-        return self._cell
+        return None if self._cell is None else self._cell.operation
 
     def __repr__(self) -> str:
         state = "decoded" if self.is_decoded else "released" if self._released else "undecoded"

@@ -24,7 +24,7 @@ from lazymedia.errors import UnprocessableMediaError
 NAME: Final = "torchcodec"
 """The backend's name, in arguments and specs."""
 
-_INSTALL: Final = "pip install 'lazymedia[torchcodec]', and FFmpeg's shared libraries"
+_INSTALL: Final = "install the extra 'torchcodec' of lazymedia, and FFmpeg's shared libraries"
 
 _PROBED_BYTES: Final = 4096
 """Twice what FFmpeg looks at first."""

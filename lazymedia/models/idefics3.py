@@ -14,7 +14,7 @@ from lazymedia.processing.chat_style import ChatStyle
 from lazymedia.processing.fields import Flat, Hidden
 from lazymedia.processing.info import ProcessingInfo
 from lazymedia.processing.prompt import RenderedPrompt
-from lazymedia.processing.sizes import resized
+from lazymedia.processing.sizes import largest, resized
 
 _LARGEST_SIDE: Final = 4096
 """Pixels to which the processor brings a side that would become longer."""
@@ -53,10 +53,8 @@ class Idefics3Info(ProcessingInfo):
         super().check_picture(height, width, settings)
         if not settings.get("do_image_splitting"):
             return
-        if settings.get("do_resize"):
-            height, width = (min(side, _LARGEST_SIDE) for side in resized(height, width, settings["size"]))
         side = settings["max_image_size"]["longest_edge"]
-        rows, columns = math.ceil(height / side), math.ceil(width / side)
+        rows, columns = (math.ceil(length / side) for length in _resized(height, width, settings))
         if max(rows, columns) > _MOST_TILES:
             raise UnprocessableMediaError(
                 f"the processor would cut this picture into {rows} x {columns} tiles; it has tokens for "
@@ -64,17 +62,29 @@ class Idefics3Info(ProcessingInfo):
             )
 
     def working_pixels(self, height: int, width: int, settings: Mapping[str, Any]) -> int:
-        """The area with the longer side at the asked length, or at the longest that the processor makes."""
-        if not settings.get("do_resize"):
-            return height * width
-        rows, columns = resized(height, width, settings["size"])
-        return max(height * width, min(rows, _LARGEST_SIDE) * min(columns, _LARGEST_SIDE))
+        """The picture as it is resized, with sides of whole tiles where it is cut into them, and as one tile."""
+        steps = [(height, width), _resized(height, width, settings)]
+        side = settings["max_image_size"]["longest_edge"]
+        if settings.get("do_image_splitting"):
+            rows, columns = (math.ceil(length / side) * side for length in steps[-1])
+            steps.append((rows, columns))
+        return largest([*steps, (side, side)])
 
     def token_types(self, rendered: RenderedPrompt) -> list[list[int]]:
         """Here every token that a picture became is of its modality, row and column marks too."""
         lengths = [found.length for found in rendered.placeholders.get("image", ())]
         types: list[list[int]] = self.hf_processor.create_mm_token_type_ids([rendered.token_ids], [lengths])
         return types
+
+
+def _resized(height: int, width: int, settings: Mapping[str, Any]) -> tuple[int, int]:
+    """(height, width) after the first resizing. Only the longest edge is held below `_LARGEST_SIDE`."""
+    size = settings.get("size") or {}
+    if not settings.get("do_resize"):
+        return height, width
+    if "longest_edge" in size:
+        size = {"longest_edge": min(size["longest_edge"], _LARGEST_SIDE)}
+    return resized(height, width, size)
 
 
 __all__ = ["Idefics3Info"]

@@ -13,6 +13,7 @@ from lazymedia.processing.chat_style import ChatStyle
 from lazymedia.processing.fields import Batched, Flat
 from lazymedia.processing.info import ProcessingInfo
 from lazymedia.processing.kwargs import Wishes
+from lazymedia.processing.sizes import largest
 
 
 class QwenVLInfo(ProcessingInfo):
@@ -50,10 +51,20 @@ class QwenVLInfo(ProcessingInfo):
         return {**wishes, "image": chosen}
 
     def working_pixels(self, height: int, width: int, settings: Mapping[str, Any]) -> int:
-        """The area as it comes, or brought up to the lower bound; the upper one only makes pictures smaller."""
-        area, size = height * width, settings.get("size") or {}
-        grows = bool(settings.get("do_resize")) and area <= size.get("longest_edge", 0)
-        return max(area, int(size.get("shortest_edge", 0))) if grows else area
+        """The area as it comes, or as the processor's own rule makes it."""
+        from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
+
+        size = settings.get("size") or {}
+        if not settings.get("do_resize") or not {"shortest_edge", "longest_edge"} <= size.keys():
+            return height * width
+        resized = smart_resize(
+            height,
+            width,
+            settings["patch_size"] * settings["merge_size"],
+            min_pixels=size["shortest_edge"],
+            max_pixels=size["longest_edge"],
+        )
+        return largest([(height, width), resized])
 
 
 __all__ = ["QwenVLInfo"]

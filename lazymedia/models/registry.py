@@ -7,12 +7,17 @@ class that nobody has declared is refused.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 from lazymedia.limits import Limits
 from lazymedia.processing.info import ProcessingInfo, ReturnTensors
+
+_HUB_NAME: Final = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+"""What a repository on the Hugging Face hub may be called."""
 
 _FAMILIES: Final[dict[str, str | type[ProcessingInfo]]] = {
     "LlavaProcessor": "lazymedia.models.llava:LlavaInfo",
@@ -41,15 +46,40 @@ def processing_info(
 
     Raises:
         TypeError: A processor of no known family.
-        OSError, ValueError: No processor is stored there. As transformers raises it.
+        FileNotFoundError: There is neither such a folder, nor a processor of this name in the local cache.
+        OSError, ValueError: The folder holds no processor, or one that needs code of its own. As transformers raises
+            it.
     """
     hf_processor = hf_processor_or_path
     if isinstance(hf_processor, str | os.PathLike):
-        from transformers import AutoProcessor
-
-        hf_processor = AutoProcessor.from_pretrained(os.fspath(hf_processor), local_files_only=True)
+        hf_processor = _load(os.fspath(hf_processor))
     kind = family_of(type(hf_processor))
     return kind(hf_processor, media_io_kwargs=media_io_kwargs, limits=limits, return_tensors=return_tensors)
+
+
+def _load(where: str) -> Any:
+    """The processor in a folder, or in the local cache under a name. Uses no network.
+
+    A name is resolved to its folder in the cache first: ``from_pretrained`` with a name asks the hub for some files
+    even with ``local_files_only`` (seen in transformers 5.24).
+    """
+    from transformers import AutoProcessor
+
+    if where and Path(where).is_dir():
+        return AutoProcessor.from_pretrained(where, local_files_only=True)
+    if not _HUB_NAME.fullmatch(where):
+        raise FileNotFoundError(f"there is no folder {where!r} to load a processor from")
+    from huggingface_hub import snapshot_download
+
+    try:
+        return AutoProcessor.from_pretrained(snapshot_download(where, local_files_only=True), local_files_only=True)
+    except (OSError, ValueError) as exc:  # ValueError: some of its files are there, and do not suffice
+        if "trust_remote_code" in str(exc):
+            raise
+        raise FileNotFoundError(
+            f"the local Hugging Face cache holds no complete processor {where!r}, and nothing is downloaded here: "
+            f"run `hf download {where}` first"
+        ) from exc
 
 
 def family_of(processor_class: type) -> type[ProcessingInfo]:

@@ -144,7 +144,7 @@ class AudioProcessorItems(ModalityDataItems[Any]):
             return None
         self.admit(index)
         array, rate = raw if isinstance(raw, tuple) else (raw, None)
-        samples = to_floats(array)
+        samples = to_floats(array, self._rules.limits)
         rate = rate or _assumed(self._rules)
         if rate is None:
             # Without a rate there is nothing to resample to either.

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.foreign import is_tensor
+from lazymedia.media.audio.bounds import check_range
 
 if TYPE_CHECKING:
+    from lazymedia.limits import Limits
     from lazymedia.media.audio.samples import Samples
 
 _INTEGERS: Final = {"uint8": (128, 2.0**-7), "int8": (0, 2.0**-7), "int16": (0, 2.0**-15), "int32": (0, 2.0**-31)}
@@ -44,11 +46,18 @@ def as_stored(value: Any, index: int) -> Any:
 
     Raises:
         TypeError: Axes or numbers that are no audio. The caller's fault.
+        UnprocessableMediaError: A whole number that no float holds.
     """
     if isinstance(value, list):
         import numpy as np
 
-        return np.asarray(value, np.float32)
+        try:
+            with np.errstate(over="ignore"):
+                return np.asarray(value, np.float32)
+        except OverflowError as exc:  # a whole number beyond what any float holds
+            raise UnprocessableMediaError(
+                f"audio at index {index} holds samples that are no finite numbers", modality="audio"
+            ) from exc
     channel_axis(value.shape)
     dtype = _dtype(value)
     if dtype not in _FLOATS and dtype not in _INTEGERS:
@@ -56,11 +65,12 @@ def as_stored(value: Any, index: int) -> Any:
     return value
 
 
-def to_floats(array: Any) -> Samples:
+def to_floats(array: Any, limits: Limits) -> Samples:
     """Samples as float32, (N,) or (channels, N), within ±1 where they are PCM.
 
     Raises:
-        UnprocessableMediaError: NaN or an infinity.
+        UnprocessableMediaError: NaN, an infinity (also a float64 beyond the range of float32), or more than
+            `Limits.max_audio_amplitude`.
     """
     import numpy as np
 
@@ -71,12 +81,12 @@ def to_floats(array: Any) -> Samples:
     if axis is not None:
         array = array if axis == 0 else array.T
         array = array[0] if len(array) == 1 else array
-    samples: Samples = array.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # float64 may hold what float32 does not; the check below finds it
+        samples: Samples = array.astype(np.float32, copy=False)
     if dtype in _INTEGERS:
         middle, scale = _INTEGERS[dtype]
         samples = (samples - np.float32(middle)) * np.float32(scale)
-    if not np.isfinite(samples).all():
-        raise UnprocessableMediaError("the audio holds samples that are no finite numbers", modality="audio")
+    check_range(samples, limits)
     return samples
 
 

@@ -16,9 +16,13 @@ from lazymedia.media.ref import MediaRef
 from lazymedia.parse.items import ModalityDataItems, as_sequence, one_or_many
 
 _CHANNELS: Final = (1, 3, 4)
-_MANY: Final = "image data is {type}; expected a MediaRef, a PIL image, an array, a tensor, or a list of them"
+_UINT8: Final = ("uint8", "torch.uint8")
+_PIXELS: Final = "a picture's array or tensor is uint8 with axes for height, width and 1, 3 or 4 channels"
+_MANY: Final = (
+    f"image data is {{type}}; expected a MediaRef, a PIL image, an array, a tensor, or a list of them; {_PIXELS}"
+)
 _NONE: Final = (
-    "image at index {index} is {type}; expected a MediaRef, a PIL image, an array or a tensor with two or three axes"
+    f"image at index {{index}} is {{type}}; expected a MediaRef, a PIL image, an array or a tensor; {_PIXELS}"
 )
 
 
@@ -97,7 +101,8 @@ def size_of(picture: Any) -> ImageSize:
 def parse_image_data(data: object, rules: PictureRules | None) -> ImageProcessorItems | None:
     """One picture or a sequence of pictures as items; None where there is none.
 
-    An array or tensor with four axes is a batch of pictures.
+    An array or tensor with four axes is a batch of pictures. Values that are not uint8 are no pixels, whatever their
+    shape is (`is_pixels`).
 
     Raises:
         TypeError: Something that is no picture. The caller's fault.
@@ -120,10 +125,36 @@ def channel_axis(shape: tuple[int, ...], *, tensor: bool) -> int | None:
     return next((axis for axis in (usual, 2 - usual) if shape[axis] in _CHANNELS), None)
 
 
+def is_pixels(value: object, axes: tuple[int, ...] = (2, 3)) -> bool:
+    """Whether an array or tensor holds the pixels of one picture.
+
+    Its values are uint8, and it has two axes (height, width) or three that `channel_axis` can read. Embeddings have the
+    same number of axes and are floating point; so are pictures in other value ranges, which a processor would rescale
+    to black or to noise.
+
+    Args:
+        value: Anything.
+        axes: Numbers of axes that are accepted.
+    """
+    if not is_array(value):
+        return False
+    array: Any = value
+    shape = tuple(int(length) for length in array.shape)
+    if str(array.dtype) not in _UINT8 or len(shape) not in axes or 0 in shape:
+        return False
+    return len(shape) == 2 or channel_axis(shape, tensor=is_tensor(array)) is not None
+
+
 def _is_one(value: object) -> bool:
-    if isinstance(value, MediaRef) or is_picture(value):
-        return True
-    return is_array(value) and len(value.shape) in (2, 3)  # type: ignore[attr-defined]  # arrays and tensors have one
+    return isinstance(value, MediaRef) or is_picture(value) or is_pixels(value)
 
 
-__all__ = ["ImageProcessorItems", "ImageSize", "PictureRules", "channel_axis", "parse_image_data", "size_of"]
+__all__ = [
+    "ImageProcessorItems",
+    "ImageSize",
+    "PictureRules",
+    "channel_axis",
+    "is_pixels",
+    "parse_image_data",
+    "size_of",
+]

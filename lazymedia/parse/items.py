@@ -29,7 +29,7 @@ def one_or_many(
         data: As a caller handed it in.
         is_one: Whether something is one item.
         split: What makes items of everything else. Raises TypeError where nothing can.
-        what: What the error says, with ``{index}`` and ``{type}`` of that item.
+        what: What the error says, with ``{index}`` of that item and ``{type}``, which is what `described` says of it.
 
     Raises:
         TypeError: An item that is none. The caller's fault.
@@ -37,7 +37,7 @@ def one_or_many(
     items = [data] if is_one(data) else list(split(data))
     for index, item in enumerate(items):
         if item is not None and not is_one(item):
-            raise TypeError(f"{what.format(index=index, type=type(item).__name__)}, or None together with a UUID")
+            raise TypeError(f"{what.format(index=index, type=described(item))}, or None together with a UUID")
     return items
 
 
@@ -58,7 +58,16 @@ def as_sequence(data: object, batch_axes: int | None, expected: str) -> Sequence
         return data
     if batch_axes is not None and is_array(data) and len(data.shape) == batch_axes:  # type: ignore[attr-defined]  # arrays have one
         return list(data)  # type: ignore[call-overload,no-any-return]
-    raise TypeError(expected.format(type=type(data).__name__))
+    raise TypeError(expected.format(type=described(data)))
+
+
+def described(value: object) -> str:
+    """What something is, for an error: its class, and of an array or tensor dtype and shape."""
+    kind = type(value).__name__
+    if not is_array(value):
+        return kind
+    dtype, shape = str(value.dtype).removeprefix("torch."), tuple(value.shape)  # type: ignore[attr-defined]  # see is_array
+    return f"{kind} of {dtype} with shape {shape}"
 
 
 class ModalityDataItems(Generic[V]):

@@ -53,19 +53,22 @@ class MultiModalDataParser:
             "audio": lambda data: parse_audio_data(data, self._audio_rules),
         }
 
-    def parse_mm_data(self, mm_data: Mapping[str, object]) -> MultiModalDataItems:
+    def parse_mm_data(self, mm_data: Mapping[str, object] | None) -> MultiModalDataItems:
         """The items of a request.
 
         Args:
-            mm_data: Modality to one item or a list of items. Modalities without items are left out.
+            mm_data: Modality to one item or a list of items; None means none, in the place of either. Modalities
+                without items are left out.
 
         Raises:
-            BadRequestError: A modality that is not known. The client's fault.
+            BadRequestError: A modality that is not known, or data that is no mapping. The client's fault.
             TypeError: An item of a type that is not known. The caller's fault.
         """
         parsers = self._parsers()
         parsed: dict[str, ModalityDataItems[Any]] = {}
-        for modality, data in mm_data.items():
+        if mm_data is not None and not isinstance(mm_data, Mapping):
+            raise BadRequestError(f"media must be a mapping from modality to items, not {type(mm_data).__name__}")
+        for modality, data in (mm_data or {}).items():
             if modality not in parsers:
                 raise BadRequestError(f"no modality {modality!r} here: expected one of {', '.join(sorted(parsers))}")
             items = parsers[modality](data)

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from lazymedia.foreign import is_array, is_picture
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.video.metadata import VideoMetadata
-from lazymedia.parse.image import ImageSize, size_of
+from lazymedia.parse.image import ImageSize, is_pixels, size_of
 from lazymedia.parse.items import ModalityDataItems, as_sequence, one_or_many
 
 Metadata = Mapping[str, Any]
@@ -56,7 +56,7 @@ class VideoProcessorItems(ModalityDataItems[Any]):
     def get_metadata(self, index: int) -> Metadata | None:
         """What is known of one video, None where nothing is.
 
-        Of a reference that is not decoded yet, what its payload tells without decoding (`MediaRef.outline`): equal to
+        Of a reference that is not decoded yet, what its payload tells without decoding (`MediaRef.probe`): equal to
         what the decode will tell, but for a frame that turns out to be broken, a turn that only the stream's own
         messages tell, and a container that lies about the size. Where the payload does not tell, this
         video is decoded, and none of its siblings.
@@ -90,7 +90,7 @@ class VideoProcessorItems(ModalityDataItems[Any]):
 
     def _outline(self, index: int) -> VideoMetadata | None:
         raw = self.get_raw(index)
-        found = raw.outline() if isinstance(raw, MediaRef) and not raw.is_decoded else None
+        found = raw.probe() if isinstance(raw, MediaRef) and not raw.is_decoded else None
         return found if isinstance(found, VideoMetadata) else None
 
     def _parts(self, index: int) -> tuple[Any, Metadata | None]:
@@ -103,7 +103,8 @@ def parse_video_data(data: object, *, needs_metadata: bool = False) -> VideoProc
     """One video or a sequence of videos as items; None where there is none.
 
     A sequence of PIL images, or of arrays or tensors with three axes, is one video, frame by frame; so is an array or
-    tensor with four axes, and a pair of either and a mapping.
+    tensor with four axes, and a pair of either and a mapping. Frames are uint8; other values are no pixels, whatever
+    their shape is.
 
     Raises:
         TypeError: Something that is no video. The caller's fault.
@@ -125,11 +126,14 @@ def _is_one(value: object) -> bool:
 
 
 def _is_frames(value: object) -> bool:
+    """Whether this is the frames of one video: uint8, see `is_pixels`."""
     if is_array(value):
-        return len(value.shape) == 4  # type: ignore[attr-defined]  # arrays and tensors have one
+        array: Any = value
+        shape = tuple(array.shape)
+        return len(shape) == 4 and (shape[0] == 0 or is_pixels(array[0], axes=(3,)))
     if not isinstance(value, list | tuple) or not value:
         return False
-    return all(is_picture(frame) or (is_array(frame) and len(frame.shape) == 3) for frame in value)
+    return all(is_picture(frame) or is_pixels(frame, axes=(3,)) for frame in value)
 
 
 __all__ = ["VideoProcessorItems", "parse_video_data"]

@@ -24,17 +24,17 @@ from anyio import CapacityLimiter
 
 from lazymedia.cache import CacheStats, ProcessorCache
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.hops import open_nursery, run_in_thread
+from lazymedia.hops import Child, frees_when_cancelled, open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.ref import MediaRef
-from lazymedia.pipeline.blocking import OwnersLoop
+from lazymedia.owners import BlockingCalls, shutting_down
 from lazymedia.pipeline.decodes import DecodeSlots
-from lazymedia.pipeline.serial import Phases, Shared, shutting_down
+from lazymedia.pipeline.serial import Phases, Shared
 from lazymedia.pipeline.state import MultiModalApplyState
 from lazymedia.pipeline.warm_up import WarmUp
 from lazymedia.processing.inputs import ProcessorInputs
 from lazymedia.processing.outputs import MultiModalInputs
-from lazymedia.processing.phases import NeedDecodes, everything_to_decode, finish, look, places_of
+from lazymedia.processing.phases import NeedDecodes, commit, everything_to_decode, finish, look, places_of
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -110,7 +110,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self._on_commit = on_commit
         self._decode_workers = decode_workers or _usable_cores()
         self._warm_up_on_entering = warm_up == "background"
-        self._told_why_whole = False
+        self._logged_overridden = False
         self._entered = False
         self._open: set[MultiModalApplyState] = set()
         self.forks: WeakSet[MediaRef[Any]] = WeakSet()
@@ -123,22 +123,25 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         self._phases = Phases()
         self._slots = DecodeSlots(self._decode_workers)
         self._quiet = anyio.Event()
-        self._loop = OwnersLoop.current()
         # Reads the tokenizer's whole vocabulary the first time.
         model_id = await run_in_thread(lambda: self.info.fingerprint, threads)
         self._shared = Shared(
             self.info, model_id, self.hash_algorithm, self.limits, self._phases, self._slots, self._on_commit
         )
-        async with open_nursery() as nursery:
-            self._nursery: TaskGroup = nursery
-            self._warm_up = WarmUp(self.info.warm_up, nursery, self._phases, threads)
-            self._entered = True
-            try:
-                if self._warm_up_on_entering:
-                    self._warm_up.start()
-                yield self
-            finally:
-                self._close()
+        try:
+            async with open_nursery() as nursery:
+                self._nursery: TaskGroup = nursery
+                self._blocking = BlockingCalls(nursery, "processor")
+                self._warm_up = WarmUp(self.info.warm_up, nursery, self._phases, threads)
+                self._entered = True
+                try:
+                    if self._warm_up_on_entering:
+                        self._warm_up.start()
+                    yield self
+                finally:
+                    self._close()
+        finally:
+            self._blocking.gone = True
 
     def _close(self) -> None:
         """Refuse new requests and end the open ones; the nursery then waits, in a child that no outsider can cancel."""
@@ -146,7 +149,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         for state in list(self._open):
             state.evict()
         if self._open:
-            self._nursery.start_soon(self._wait_until_quiet, name="shutdown")
+            Child(self._nursery, self._wait_until_quiet, name="shutdown")
 
     async def _wait_until_quiet(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -157,9 +160,9 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
     def make_inputs(
         self,
         prompt: str,
-        mm_data: Mapping[str, object],
+        mm_data: Mapping[str, object] | None,
         *,
-        mm_uuids: Mapping[str, Sequence[str | None]] | None = None,
+        mm_uuids: Mapping[str, Sequence[str | None] | None] | None = None,
         media_io_kwargs: Mapping[str, Mapping[str, object]] | None = None,
         mm_processor_kwargs: Mapping[str, object] | None = None,
         skip_mm_cache: bool = False,
@@ -204,6 +207,8 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
     async def open_apply(self, inputs: ProcessorInputs) -> AsyncIterator[MultiModalApplyState]:
         """One request, step by step: `MultiModalApplyState.phase1`, ``wait_decodes``, ``phase2``.
 
+        Where a method that does both phases at once is overridden, ``phase1`` raises RuntimeError: call `apply`.
+
         However the block is left, no decode begins afterwards, those that run are waited for, and only then are the
         payloads released. The caller's references are not touched: processing works on forks.
 
@@ -211,15 +216,23 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             OverloadedError: The processor is shutting down, before or during the request.
             ReleasedError: A reference was released before it was decoded. The caller's fault.
             ValueError: The inputs were made for another processor's cache. The caller's fault.
-            RuntimeError: The processor is not entered. The caller's fault.
+            RuntimeError: The processor is not entered, or was in another loop, thread or process. The caller's fault.
         """
+        async with self._opened(inputs, bypassed=self._overridden()) as state:
+            yield state
+
+    @asynccontextmanager
+    async def _opened(
+        self, inputs: ProcessorInputs, bypassed: Sequence[str] = ()
+    ) -> AsyncIterator[MultiModalApplyState]:
         self._admit(inputs)
         forked = inputs.fork()
+        del inputs  # a cancellation may keep this frame, see frees_when_cancelled
         self._remember(forked)
         state: MultiModalApplyState | None = None
         try:
             async with open_nursery() as nursery:
-                state = MultiModalApplyState(self._shared, nursery, forked)
+                state = MultiModalApplyState(self._shared, nursery, forked, bypassed=bypassed)
                 self._open.add(state)
                 try:
                     yield state
@@ -229,16 +242,23 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             forked.mm_data_items.release()
             if state is not None:
                 self._open.discard(state)
+            del forked, state
             if self._phases.closed and not self._open:
                 self._quiet.set()
         if nursery.cancel_scope.cancelled_caught:
-            raise shutting_down()
+            raise shutting_down("processor")
 
+    @frees_when_cancelled
     async def apply(self, inputs: ProcessorInputs) -> MultiModalInputs:
         """One request from beginning to end. See `open_apply` and the steps for what it raises."""
-        async with self.open_apply(inputs) as state:
-            if not self.supports_two_phase_apply:
+        overridden = self._overridden()
+        if overridden and not self._logged_overridden:
+            self._logged_overridden = True
+            log.debug("%s overrides %s, so its requests run in one phase", type(self).__name__, ", ".join(overridden))
+        async with self._opened(inputs) as state:
+            if set(overridden) - {"apply"}:
                 return await self._apply_whole(state)
+            # An override of this method alone replaces neither caching nor processing, so only misses are decoded.
             await state.phase1()
             await state.wait_decodes()
             return await state.phase2()
@@ -247,19 +267,25 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
     def apply_blocking(self, inputs: ProcessorInputs) -> MultiModalInputs:
         """`apply` for a thread that has no event loop, through the loop that owns this processor and its limiters.
 
+        A deadline or a cancellation around the thread, where anyio started it (`anyio.to_thread.run_sync`), cancels the
+        request and waits until it has drained. So does Ctrl-C in any thread, without waiting.
+
         Raises:
             OverloadedError: The processor or its loop is shutting down.
             RuntimeError: Called on the loop's own thread, or from inside a phase or a decode, where it would wait for
-                itself; or the processor is not entered. The caller's fault.
+                itself; or the processor is not entered, or was entered before this process forked. The caller's fault.
         """
-        self.refuse_if_not_open()
-        return self._loop.run(self.apply, inputs)
+        self._refuse_if_never_entered()
+        self._phases.refuse_if_closed()
+        return self._blocking.run(self.apply, inputs)
 
     # --- one request in one piece -------------------------------------------------------------------------------------
 
     @property
     def supports_two_phase_apply(self) -> bool:
-        """Whether requests run in two phases: no subclass and no instance overrides a method that does both at once."""
+        """Whether a caller may take a request's phases one by one: no subclass and no instance overrides a method that
+        does both at once.
+        """
         return not self._overridden()
 
     def _overridden(self) -> list[str]:
@@ -270,13 +296,15 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         ]
 
     async def _apply_whole(self, state: MultiModalApplyState) -> MultiModalInputs:
-        if not self._told_why_whole:
-            self._told_why_whole = True
-            names = ", ".join(self._overridden())
-            log.debug("requests run in one phase instead of two: %s overrides %s", type(self).__name__, names)
-        state.decode(everything_to_decode(state.inputs, self.limits))
+        state.decode(await state.run_serially(partial(everything_to_decode, state.inputs, self.info, self.limits)))
         await state.wait_decodes()
-        return await state.run_serially(partial(self._cached_apply_hf_processor, state.inputs))
+        return await state.run_serially(partial(self._apply_and_hand_over, state.inputs))
+
+    def _apply_and_hand_over(self, inputs: ProcessorInputs) -> MultiModalInputs:
+        """What an override returns is what is handed over, once, under the same token."""
+        result = self._cached_apply_hf_processor(inputs)
+        commit(inputs.cache, (), None, result, self._on_commit)
+        return result
 
     def _cached_apply_hf_processor(self, inputs: ProcessorInputs) -> MultiModalInputs:
         """Both phases of a request whose references are decoded, in one go. Override to replace caching and processing.
@@ -296,7 +324,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
 
     def _finish_decoded(self, inputs: ProcessorInputs) -> MultiModalInputs:
         looked = look(inputs, self.info, self.model_id, self.hash_algorithm, self.limits)
-        answer = finish(inputs, looked, self.info, self.model_id, self.hash_algorithm, self.limits, self._on_commit)
+        answer = finish(inputs, looked, self.info, self.model_id, self.hash_algorithm, self.limits)
         assert not isinstance(answer, NeedDecodes)
         return answer
 
@@ -358,10 +386,11 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
 
         Raises:
             OverloadedError: The processor is shutting down, or has.
-            RuntimeError: It was never entered. The caller's fault.
+            RuntimeError: It was never entered, or was in another loop, thread or process. The caller's fault.
         """
         self._refuse_if_never_entered()
         self._phases.refuse_if_closed()
+        self._phases.home.check("processor")
 
 
 def _usable_cores() -> int:

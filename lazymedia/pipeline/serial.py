@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 from anyio import CapacityLimiter
 
-from lazymedia.errors import OverlapError, OverloadedError
+from lazymedia.errors import OverlapError
 from lazymedia.hops import Hop
+from lazymedia.owners import Home, shutting_down
 
 if TYPE_CHECKING:
     from lazymedia.identity import Algorithm
@@ -24,14 +25,6 @@ if TYPE_CHECKING:
     from lazymedia.processing import MultiModalInputs, ProcessingInfo
 
 T = TypeVar("T")
-
-RETRY_AFTER: Final = 1.0
-"""Seconds that a client is asked to wait when a processor shuts down: about what it takes to start another."""
-
-
-def shutting_down() -> OverloadedError:
-    """What requests are told when their owner leaves: try again, elsewhere or once it is back."""
-    return OverloadedError("the processor is shutting down", retry_after=RETRY_AFTER)
 
 
 @final
@@ -42,12 +35,14 @@ class Phases:
     process when two threads are in it at once.
 
     Attributes:
+        home: The loop that they belong to.
         limiter: The token that a phase holds. It is passed to a hop or held, never both: on trio that would wait for
             ever.
         closed: Whether the owner is shutting down; phases are then refused, also those that have waited already.
     """
 
     def __init__(self) -> None:
+        self.home = Home.here()
         self.limiter = CapacityLimiter(1)
         self.closed = False
         self._guard = threading.Lock()
@@ -78,7 +73,7 @@ class Phases:
             OverloadedError: It is.
         """
         if self.closed:
-            raise shutting_down()
+            raise shutting_down("processor")
 
 
 @final
@@ -105,4 +100,4 @@ class Shared:
     on_commit: Callable[[MultiModalInputs], None] | None
 
 
-__all__ = ["RETRY_AFTER", "Phases", "Shared", "shutting_down"]
+__all__ = ["Phases", "Shared"]

@@ -8,20 +8,20 @@ release of the forks (by indentation, in `MultiModalProcessor.open_apply`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, final
 
 import anyio.lowlevel
 
+from lazymedia.hops import Child
 from lazymedia.media.ref import MediaRef
+from lazymedia.owners import shutting_down
 from lazymedia.pipeline.decodes import DecodeJob, raise_first_failure
-from lazymedia.pipeline.serial import shutting_down
 from lazymedia.processing.phases import Looked, NeedDecodes, Place, finish, look, places_of
 
 if TYPE_CHECKING:
-    from anyio import TaskHandle
     from anyio.abc import TaskGroup
 
     from lazymedia.pipeline.serial import Shared
@@ -48,15 +48,18 @@ class MultiModalApplyState:
         timings: Seconds by stage, so far.
     """
 
-    def __init__(self, shared: Shared, nursery: TaskGroup, inputs: ProcessorInputs) -> None:
+    def __init__(
+        self, shared: Shared, nursery: TaskGroup, inputs: ProcessorInputs, *, bypassed: Sequence[str] = ()
+    ) -> None:
         self.inputs = inputs
+        self._bypassed = bypassed
         self.timings: dict[str, float] = {}
         self._shared = shared
         self._nursery = nursery
         self._spoilt = self._evicted = self._finished = False
         self._looked: Looked | None = None
         self._jobs: dict[Place, DecodeJob] = {}
-        self._handles: list[TaskHandle[object]] = []
+        self._children: list[Child] = []
 
     async def phase1(self) -> None:
         """Identify and look up every item, and start to decode those that the cache does not hold.
@@ -66,8 +69,11 @@ class MultiModalApplyState:
             UnprocessableMediaError: The media to decode would exceed a limit.
             BadRequestError: UUIDs that do not match the items. The client's fault.
             OverloadedError: The processor is shutting down.
-            RuntimeError: Called twice, or on a spoilt state. The caller's fault.
+            RuntimeError: Called twice, on a spoilt state, or where `MultiModalProcessor.supports_two_phase_apply` is
+                false. The caller's fault.
         """
+        if self._bypassed:
+            raise RuntimeError(f"the phases would bypass the overridden {', '.join(self._bypassed)}; call apply()")
         if self._looked is not None:
             raise RuntimeError("phase1() was already called")
         shared = self._shared
@@ -141,7 +147,7 @@ class MultiModalApplyState:
             ref = items.get_raw(index)
             assert isinstance(ref, MediaRef)
             job = self._jobs[modality, index] = DecodeJob(modality, items.get_original_index(index), ref)
-            self._handles.append(self._nursery.start_soon(job.run, self._shared.slots, name=f"decode {modality}"))
+            self._children.append(Child(self._nursery, job.run, self._shared.slots, name=f"decode {modality}"))
 
     async def run_serially(self, fn: Callable[[], T]) -> T:
         """Run ``fn`` in a worker thread, alone among all phases; a caller that is cancelled never leaves it running
@@ -150,21 +156,21 @@ class MultiModalApplyState:
         self._refuse_if_spoilt()
         hop = self._shared.phases.hop(fn)
         start = time.perf_counter()
-        handle = self._nursery.start_soon(hop.run, name="phase")
-        self._handles.append(handle)
+        child = Child(self._nursery, hop.run, name="phase")
+        self._children.append(child)
         try:
-            await handle.wait()
+            await child.wait()
         except BaseException:
             self._spoilt = True
-            handle.cancel()
+            child.cancel()
             raise
         self._add_timings({"serial": time.perf_counter() - start})
         return hop.take()
 
     def cancel_queue(self) -> None:
         """Let nothing begin that has not begun, and ask decodes that run to stop. Called on every way out."""
-        for handle in self._handles:
-            handle.cancel()
+        for child in self._children:
+            child.cancel()
 
     def evict(self) -> None:
         """End this request from outside: its owner is shutting down."""
@@ -173,7 +179,8 @@ class MultiModalApplyState:
 
     def _refuse_if_spoilt(self) -> None:
         if self._evicted:
-            raise shutting_down()
+            raise shutting_down("processor")
+        self._shared.phases.home.check("processor")
         if self._spoilt:
             raise RuntimeError("this request was given up in the middle of a phase; open another")
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, final
 
 from anyio import CapacityLimiter
 
-from lazymedia.hops import STOPPED, Hop
-from lazymedia.pipeline.serial import shutting_down
+from lazymedia.hops import STOPPED, Child, Hop
+from lazymedia.media.stopping import DecodeStopped
+from lazymedia.owners import shutting_down
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -53,7 +54,7 @@ class WarmUp:
         badge = object()
         self._phases.limiter.acquire_on_behalf_of_nowait(badge)
         self.state = "running"
-        self._nursery.start_soon(self._run_under, badge, name="warm-up")
+        Child(self._nursery, self._run_under, badge, name="warm-up")
 
     async def _run_under(self, badge: object) -> None:
         hop = Hop(partial(self._phases.exclusively, self._recorded), self._threads)
@@ -65,11 +66,16 @@ class WarmUp:
             self._phases.limiter.release_on_behalf_of(badge)
 
     async def wait(self) -> None:
-        """Run it once more, in turn with the phases, and raise what it raises."""
+        """Run it once more, in turn with the phases, and raise what it raises. A cancelled call leaves the queue."""
         hop = self._phases.hop(self._recorded)
-        await self._nursery.start_soon(hop.run, name="warm-up").wait()
+        child = Child(self._nursery, hop.run, name="warm-up")
+        try:
+            await child.wait()
+        except BaseException:
+            child.cancel()
+            raise
         if hop.outcome is STOPPED:
-            raise shutting_down()
+            raise shutting_down("processor")
         hop.take()
 
     def _recorded(self) -> None:
@@ -77,6 +83,9 @@ class WarmUp:
         self.state = "running"
         try:
             self._run()
+        except DecodeStopped:
+            self.state = "none"
+            raise
         except BaseException as exc:
             self.state = f"failed: {type(exc).__name__}"
             log.warning("the warm-up failed; requests are tried all the same", exc_info=True)

@@ -1,7 +1,6 @@
 """A decoder under the options of a model, an operator and a request.
 
-Comes in: a modality, a class of decoder, all sides' options. Goes out: a decoder, or whose fault it is that there is
-none. Never here: a decode.
+An option of the operator's that cannot be used is never reported as the fault of the client whose request is built.
 """
 
 from __future__ import annotations
@@ -54,23 +53,41 @@ def make_decoder(
         raise UnprocessableMediaError(
             f"decoder options: {', '.join(refused)} cannot be chosen for {modality}", modality=modality
         )
-    merged = {"limits": limits} | kind.merge_kwargs(_layered(kind, model or {}, operator or {}), runtime)
+    defaults = {"limits": limits} | _layered(kind, model or {}, operator or {})
+    merged = kind.merge_kwargs(defaults, runtime)
     try:
         return kind(**merged)
-    except UnprocessableMediaError:
-        raise
     except (TypeError, ValueError) as exc:
-        if not runtime:
+        _check_defaults(kind, defaults)
+        if isinstance(exc, UnprocessableMediaError):
             raise
         raise UnprocessableMediaError(
             f"decoder options: {', '.join(sorted(runtime))} of {modality}: {exc}", modality=modality
         ) from exc
 
 
+def _check_defaults(kind: type[MediaIO[Any]], defaults: Mapping[str, Any]) -> None:
+    """Raise what the options of the operator and the model cause without a request's.
+
+    Raises:
+        TypeError, ValueError: They cannot be used. Never an error that blames a client.
+    """
+    try:
+        kind(**defaults)
+    except UnprocessableMediaError as exc:
+        raise ValueError(f"decoder options of the operator: {exc}") from exc
+
+
 def _layered(kind: type[MediaIO[Any]], model: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
-    """The operator's options over the model's, merged as a request's would be, but for those that no request has."""
+    """The operator's options over the model's.
+
+    They are merged as a request's options are, so that a number of frames replaces the model's rate. What a request may
+    not choose does not apply: arguments in `MediaIO.operator_only` are left out of the merge, and the operator's values
+    are among the defaults too, as some decoders accept certain values only where the defaults have them.
+    """
     own = {name: value for name, value in operator.items() if name in kind.operator_only}
-    return kind.merge_kwargs(model, {name: operator[name] for name in operator.keys() - own.keys()}) | own
+    chosen = {name: value for name, value in operator.items() if name not in own}
+    return kind.merge_kwargs({**chosen, **model}, chosen) | own
 
 
 def _takes(kind: type, name: object) -> bool:

@@ -7,10 +7,11 @@ somebody else has imported it).
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,10 @@ from lazymedia.foreign import is_tensor
 Array: TypeAlias = Any
 """A `numpy.ndarray` or a `torch.Tensor`. Written as Any, because naming torch's type would make everybody need
 torch."""
+
+
+ReturnTensors = Literal["np", "pt"]
+"""Which of the two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,50 @@ def merge_fields(items: Sequence[Mapping[str, Array]], layouts: Mapping[str, Lay
     return merged
 
 
+def check_finite(features: Mapping[str, Array]) -> None:
+    """Refuse floating point values that are NaN or infinite: a model would answer nonsense, and a cache would keep it.
+
+    Raises:
+        ValueError: There are some.
+    """
+    for name, array in features.items():
+        if is_tensor(array):
+            if array.is_floating_point() and array.numel():
+                _check_range(name, *array.aminmax())
+        elif np.issubdtype(array.dtype, np.floating) and array.size:
+            with np.errstate(invalid="ignore"):
+                _check_range(name, array.min(), array.max())
+
+
+def _check_range(name: str, least: Any, most: Any) -> None:
+    if not (math.isfinite(least) and math.isfinite(most)):  # NaN, where there is one, is both
+        raise ValueError(f"the processor's {name} holds values that are not finite")
+
+
+def text_arrays(columns: Mapping[str, list[int]], return_tensors: ReturnTensors) -> dict[str, Array]:
+    """Values of tokens as arrays of shape (1, tokens), int64."""
+    if return_tensors == "np":
+        return {name: np.array([values], np.int64) for name, values in columns.items()}
+    import torch
+
+    return {name: torch.tensor([values], dtype=torch.int64) for name, values in columns.items()}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, nested ones too; arrays where kind, dtype, shape and values are."""
+    if is_tensor(one) or is_tensor(other):
+        both = is_tensor(one) and is_tensor(other) and one.dtype == other.dtype
+        return both and one.shape == other.shape and bool((one == other).all())
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        both = isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.dtype == other.dtype
+        return both and np.array_equal(one, other)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
 def owned(array: Array, media: object) -> Array:
     """The array in memory of its own: no view of something larger, nothing shared with the media it came from.
 
@@ -174,4 +223,17 @@ def _is_buffer(value: object) -> bool:
     return isinstance(value, bytes | bytearray | memoryview)
 
 
-__all__ = ["Array", "Batched", "Flat", "Hidden", "Layout", "merge_fields", "owned", "split_fields"]
+__all__ = [
+    "Array",
+    "Batched",
+    "Flat",
+    "Hidden",
+    "Layout",
+    "ReturnTensors",
+    "check_finite",
+    "merge_fields",
+    "owned",
+    "same",
+    "split_fields",
+    "text_arrays",
+]

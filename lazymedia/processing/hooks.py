@@ -13,6 +13,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from lazymedia.processing.torch_threads import bounded_torch_threads
 
 
@@ -72,7 +74,8 @@ def process_alone(
         MemoryError: torch cannot get the memory.
     """
     hooks = HOOKS[modality]
-    with bounded_torch_threads(threads):
+    # Options may make values overflow, which is checked in the result; NumPy would warn of each.
+    with bounded_torch_threads(threads), np.errstate(all="ignore"):
         try:
             laid_out = hf_processor.prepare_inputs_layout(**{hooks.argument: [media]})[hooks.position]
             # The options are the request's; no item may leave its mark on them.

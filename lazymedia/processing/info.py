@@ -12,28 +12,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
-from lazymedia.errors import BadRequestError, UnprocessableMediaError
+from lazymedia.errors import BadRequestError, PayloadTooLargeError, UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.io import MediaIO
 from lazymedia.parse.parser import MultiModalDataParser
-from lazymedia.processing import chat_template
 from lazymedia.processing.chat_style import ChatStyle
+from lazymedia.processing.chat_template import TemplateOptions, find_placeholder, find_template, render_template
+from lazymedia.processing.declarations import check_declarations
 from lazymedia.processing.decoders import decoder_class, make_decoder
-from lazymedia.processing.fields import Array, Layout, merge_fields, owned, split_fields
+from lazymedia.processing.fields import (
+    Array,
+    Layout,
+    ReturnTensors,
+    check_finite,
+    merge_fields,
+    owned,
+    split_fields,
+    text_arrays,
+)
 from lazymedia.processing.fingerprint import fingerprint
 from lazymedia.processing.hooks import process_alone
 from lazymedia.processing.items import ProcessedItem
 from lazymedia.processing.kwargs import PreparedKwargs, Wishes, merge_wishes, read_wishes
+from lazymedia.processing.options import check_options
 from lazymedia.processing.pictures import as_picture
 from lazymedia.processing.prompt import PromptLayout, RenderedPrompt, placeholders_of
 from lazymedia.processing.sizes import working_pixels
+from lazymedia.processing.torch_threads import bounded_torch_threads
 from lazymedia.processing.video_sampling import sampling_of
-
-ReturnTensors = Literal["np", "pt"]
 
 _MODALITIES: Final = ("image", "video", "audio", "vision_chunk")
 """What decoder options may be for; those of modalities that a model does not take do nothing."""
@@ -55,13 +65,17 @@ class ProcessingInfo:
         media_io_kwargs: The operator's decoder options, by modality.
         limits: What the operator allows.
         return_tensors: ``"pt"`` for torch tensors, ``"np"`` for NumPy arrays. None takes torch where it is installed.
+
+    Raises:
+        TypeError, ValueError: A declaration of the class or an argument that cannot be used, or a processor without the
+            steps that are needed. The integrator's fault; see `declarations`.
     """
 
     modalities: ClassVar[tuple[str, ...]] = ("image",)
     """What the processor takes."""
 
     layouts: ClassVar[Mapping[str, Mapping[str, Layout]]] = {}
-    """For each modality, each output of the processor and how it is merged."""
+    """For each modality, each output of the processor and how it is merged. They travel with each result."""
 
     operator_only: ClassVar[frozenset[str]] = frozenset()
     """Options of the processor that no request may choose, beside those of `kwargs.OPERATOR_ONLY`: such as change the
@@ -85,7 +99,9 @@ class ProcessingInfo:
         self.limits = DEFAULT_LIMITS if limits is None else limits
         self.media_io_kwargs = {modality: dict(kwargs) for modality, kwargs in (media_io_kwargs or {}).items()}
         self.return_tensors: ReturnTensors = _default_tensors() if return_tensors is None else return_tensors
+        check_declarations(self, ProcessingInfo, _MODALITIES)
         self._prompts = PromptLayout(hf_processor, placeholders_of(hf_processor, self.modalities))
+        self._working: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {type(self.hf_processor).__name__}, {', '.join(self.modalities)}>"
@@ -158,11 +174,14 @@ class ProcessingInfo:
         The result is opaque; every other method that takes options takes it as well.
 
         Raises:
-            UnprocessableMediaError: An option that is unknown, the operator's, or of no use. The client's fault.
+            UnprocessableMediaError: An option that is unknown, the operator's, out of bounds, or of no use. The
+                client's fault.
         """
         if isinstance(mm_processor_kwargs, PreparedKwargs):
             return mm_processor_kwargs
-        wishes = read_wishes(self.hf_processor, self.modalities, mm_processor_kwargs or {}, self.operator_only)
+        wishes = read_wishes(
+            self.hf_processor, self.modalities, mm_processor_kwargs or {}, self.operator_only, self.limits
+        )
         return merge_wishes(self.hf_processor, self.rewrite_wishes(wishes), self.return_tensors)
 
     def rewrite_wishes(self, wishes: Wishes) -> Wishes:
@@ -184,9 +203,10 @@ class ProcessingInfo:
 
         Raises:
             UnprocessableMediaError: No picture, or one that would grow beyond the limits inside the processor. The
-                item's fault, as are the next:
-            ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError: The processor cannot take it. Raised as
-                the processor raised them; a bare RuntimeError of torch's comes as a ValueError.
+                item's fault.
+            ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError: The processor cannot take it, or makes
+                values of it that are not finite. Raised as the processor raised them; a bare RuntimeError of torch's
+                comes as a ValueError. The item's fault or its options', unless `works` is false.
             MemoryError, NotImplementedError, ImportError: Not the item's fault.
         """
         self._check_modality(modality)
@@ -201,11 +221,27 @@ class ProcessingInfo:
             self.torch_threads,
         )
         features, hidden = split_fields(outputs, self.layouts[modality])
+        with bounded_torch_threads(self.torch_threads):
+            check_finite(features)
         features = {name: owned(array, picture.media) for name, array in features.items()}
         return ProcessedItem(features, hidden, self._prompts.replacement(modality, text))
 
+    def works(self, modality: str) -> bool:
+        """Whether the processor can take a plain picture under its own options.
+
+        Where it cannot, an item on which it failed is not to blame, but the processor or what an integrator declared or
+        overrode. Processes `dummy_item` until that has succeeded once.
+        """
+        if modality not in self._working:
+            try:
+                self.process_item(modality, self.dummy_item(modality))
+            except Exception:  # noqa: BLE001  # whatever it is, a plain picture is not the reason
+                return False
+            self._working.add(modality)
+        return True
+
     def check_picture(self, height: int, width: int, settings: Mapping[str, Any]) -> None:
-        """Refuse a picture that would become too large inside the processor, before it does.
+        """Refuse a picture of an extreme shape, or that would become too large inside the processor, before it does.
 
         Args:
             height: Pixels.
@@ -215,6 +251,11 @@ class ProcessingInfo:
         Raises:
             UnprocessableMediaError: The picture, or the sizes that the request chose, are at fault.
         """
+        if max(height, width) > self.limits.max_image_aspect * min(height, width):
+            raise UnprocessableMediaError(
+                f"a picture of {width} x {height} is too long: one side may have "
+                f"{self.limits.max_image_aspect:g} times the pixels of the other"
+            )
         pixels = self.working_pixels(height, width, settings)
         if pixels > self.limits.max_processor_pixels:
             raise UnprocessableMediaError(
@@ -226,6 +267,7 @@ class ProcessingInfo:
         """Pixels of the largest picture that the processor makes out of one of this size."""
         return working_pixels(height, width, settings)
 
+    @final
     def merge(self, modality: str, items: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
         """The features of all items of a modality, keys and shapes as in one call of the processor.
 
@@ -250,13 +292,22 @@ class ProcessingInfo:
         """
         for modality in self.modalities:
             item = self.process_item(modality, self.dummy_item(modality))
-            self.build_prompt(self.placeholder(modality), {modality: [item]})
+            self._working.add(modality)
+            placeholder = self._prompts.placeholders.get(modality)
+            self.build_prompt("" if placeholder is None else placeholder.text, {modality: [item]})
 
     # Prompts
 
     def placeholder(self, modality: str) -> str:
-        """What stands for one item in a prompt, such as ``"<image>"``."""
+        """What stands for one item in a prompt, such as ``"<image>"``.
+
+        Raises:
+            UnprocessableMediaError: The processor does not take this modality. The client's fault.
+            NotImplementedError: Its prompts do not mention items.
+        """
         self._check_modality(modality)
+        if modality not in self._prompts.placeholders:
+            raise NotImplementedError(f"{type(self.hf_processor).__name__} has no placeholder for {modality}")
         return self._prompts.placeholders[modality].text
 
     def build_prompt(
@@ -281,22 +332,33 @@ class ProcessingInfo:
         return self._prompts.lay_out(prompt, replacements, kwargs.text, mm_token_type_ids=kwargs.mm_token_type_ids)
 
     def check_prompt(self, prompt: str, counts: Mapping[str, int]) -> None:
-        """Hold a prompt's placeholders against the numbers of items, before anything is spent on those.
+        """Check a prompt's length, and its placeholders against the numbers of items, before any of those is used.
 
         Raises:
-            BadRequestError: They differ. The client's fault.
+            PayloadTooLargeError: More characters than `Limits.max_prompt_characters`. The client's fault.
+            BadRequestError: The numbers differ, or the prompt is no text. The client's fault.
         """
+        if not isinstance(prompt, str):
+            raise BadRequestError(f"a prompt is text, not {type(prompt).__name__}")
+        self._check_length(len(prompt))
         self._prompts.check_counts(prompt, counts)
 
+    def _check_length(self, characters: int) -> None:
+        if characters > self.limits.max_prompt_characters:
+            raise PayloadTooLargeError(
+                f"a prompt of {characters} characters is too long: {self.limits.max_prompt_characters} are allowed"
+            )
+
     def check_options(self, media_io_kwargs: object, mm_processor_kwargs: object) -> None:
-        """Judge a request's options before anything is fetched or decoded for it.
+        """Check a request's options before anything is fetched or decoded for it.
 
         Raises:
             BadRequestError: Options that are no mappings, or decoder options of an unknown modality. The client's
                 fault.
-            UnprocessableMediaError: An option that is unknown, the operator's, or has no such value.
+            UnprocessableMediaError: An option that is unknown, the operator's, out of bounds, or has no such value.
         """
         decoders = _mapping(media_io_kwargs, "decoder options")
+        check_options(decoders, "decoder options", self.limits)
         unknown = sorted(str(modality)[:32] for modality in decoders if modality not in _MODALITIES)
         if unknown:
             raise BadRequestError(f"decoder options of {', '.join(unknown)}: expected {', '.join(_MODALITIES)}")
@@ -306,55 +368,123 @@ class ProcessingInfo:
         if options:
             self.prepare_kwargs(options)
 
-    def text_outputs(self, rendered: RenderedPrompt) -> dict[str, Array]:
-        """What one call of the processor returns beside the features: ``input_ids`` and the like, each of shape (1,
-        tokens).
+    def text_columns(self, rendered: RenderedPrompt) -> dict[str, list[int]]:
+        """What one call of the processor returns beside the features, one value for each token: ``input_ids`` and the
+        like.
         """
-        from transformers import BatchFeature
-
-        outputs: dict[str, list[list[int]]] = {"input_ids": [rendered.token_ids]}
-        outputs |= {name: [values] for name, values in rendered.outputs.items()}
+        columns = {"input_ids": rendered.token_ids, **rendered.outputs}
         if rendered.mm_token_type_ids:
-            outputs["mm_token_type_ids"] = self.token_types(rendered)
+            (columns["mm_token_type_ids"],) = self.token_types(rendered)
         unused = self.hf_processor.unused_input_names
-        kept = {name: values for name, values in outputs.items() if name not in unused}
-        return dict(BatchFeature(kept, tensor_type=self.return_tensors))
+        return {name: values for name, values in columns.items() if name not in unused}
+
+    @final
+    def text_outputs(self, rendered: RenderedPrompt) -> dict[str, Array]:
+        """`text_columns` as arrays of shape (1, tokens)."""
+        return text_arrays(self.text_columns(rendered), self.return_tensors)
 
     def token_types(self, rendered: RenderedPrompt) -> list[list[int]]:
         """The modality of each token, numbered as the processor does it."""
         types: list[list[int]] = self.hf_processor.create_mm_token_type_ids([rendered.token_ids])
         return types
 
-    def apply_chat_template(self, messages: Sequence[Mapping[str, object]]) -> str:
-        """A conversation as a prompt that asks for the next answer, with one placeholder for each item.
+    def apply_chat_template(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        *,
+        tools: Sequence[Any] | None = None,
+        chat_template: str | None = None,
+        chat_template_kwargs: Mapping[str, object] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+    ) -> str:
+        """A conversation as a prompt, with one placeholder for each item.
 
-        The processor's template is used, or its tokenizer's, or `chat_style` where neither has one. A
-        beginning-of-sequence token that the template writes is left out where the tokenizer writes it anyway, or the
-        prompt would begin with two. A user's text that contains a placeholder counts as one.
+        A chat template is used where there is one, `chat_style` otherwise. Content is given to the template in the form
+        that it takes: text or parts. A beginning-of-sequence token that the template writes is left out where the
+        tokenizer writes it anyway, or the prompt would begin with two. A user's text that contains a placeholder counts
+        as one; `check_texts` rejects such texts.
 
         Args:
             messages: In Hugging Face's form: ``content`` is text or a list of ``{"type": "text", "text": …}`` and
-                ``{"type": "image"}``.
+                ``{"type": "image"}``, or is not there.
+            tools: JSON schemas of tools, or functions that transformers makes them of.
+            chat_template: A Jinja template, or the name of one of the processor's; None takes the processor's own, or
+                its tokenizer's. A template is a program: transformers runs it in a sandbox, which bounds neither time
+                nor memory. Never one of a client's.
+            chat_template_kwargs: Variables of the template. Those that it does not use are ignored.
+            add_generation_prompt: Whether the prompt asks for the next answer.
+            continue_final_message: Whether the prompt ends within the last message. No answer is asked for then.
 
         Raises:
-            BadRequestError: The template refuses the messages. The client's fault.
+            BadRequestError: The template refuses the messages, has no place for one of them, or takes no tools. The
+                client's fault.
+            ValueError: No Jinja template, or one that has no place for a user's text or items. The integrator's fault.
+            TypeError: ``chat_template`` is no text. The caller's fault.
+            PayloadTooLargeError: Their texts have more characters than a prompt may have. The client's fault.
             ImportError: A template needs jinja2, which is not installed.
         """
         if not messages:
             raise BadRequestError("a conversation has no messages")
-        template = chat_template.find_template(self.hf_processor)
+        options = TemplateOptions.check(
+            tools,
+            chat_template_kwargs,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+        )
+        self._check_length(_characters([messages, options.tools, options.variables]))
+        template = find_template(self.hf_processor, chat_template, has_tools=bool(options.tools))
+        texts = {modality: placeholder.text for modality, placeholder in self._prompts.placeholders.items()}
         if template is not None:
-            return chat_template.render(self.hf_processor, template, messages, self._prompts.first_token)
+            written = {modality: f"{text}\n" for modality, text in texts.items()}
+            if self.chat_style is not None:
+                written = self.chat_style.items_of(texts)
+            return render_template(
+                self.hf_processor, template, messages, self._prompts.first_token, texts, written, options
+            )
         if self.chat_style is None:
             raise NotImplementedError(f"neither the processor nor {type(self).__name__} knows how to write a chat")
-        texts = {modality: placeholder.text for modality, placeholder in self._prompts.placeholders.items()}
-        return self.chat_style.render(messages, texts)
+        if options.tools:
+            raise BadRequestError("this model has no chat template, and takes no tools")
+        return self.chat_style.render(
+            messages,
+            texts,
+            add_generation_prompt=options.add_generation_prompt,
+            continue_final_message=options.continue_final_message,
+        )
+
+    def check_texts(self, texts: object, where: str) -> None:
+        """Reject what a client wrote where it contains the placeholder of an item: it would stand for one.
+
+        Args:
+            texts: A value as JSON has it, with any number of texts in it.
+            where: What the error calls it.
+
+        Raises:
+            BadRequestError: It contains one. The client's fault.
+        """
+        found = find_placeholder(texts, self.hf_processor)
+        if found is not None:
+            raise BadRequestError(f"{where} contains {found}, the placeholder that stands for an item in a prompt")
 
     def _check_modality(self, modality: str) -> None:
         if modality not in self.modalities:
             raise UnprocessableMediaError(
                 f"this model takes {', '.join(self.modalities)}, not {modality[:32]}", modality=modality
             )
+
+
+def _characters(value: object) -> int:
+    """Characters of all texts in a value as JSON has it; everything else in it counts as one."""
+    total, pending = 0, [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Mapping):
+            pending += [*part.keys(), *part.values()]
+        elif isinstance(part, list | tuple):
+            pending += part
+        total += len(part) if isinstance(part, str) else 1
+    return total
 
 
 def _mapping(options: object, what: str) -> Mapping[str, Any]:

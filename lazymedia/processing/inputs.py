@@ -6,14 +6,14 @@ and hashes of its items. Never here: a look into a cache, or a decode.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.errors import BadRequestError
 from lazymedia.identity import Algorithm, MultiModalHasher
 from lazymedia.media.ref import MediaRef
-from lazymedia.parse.items import MultiModalDataItems
+from lazymedia.parse.items import ModalityDataItems, MultiModalDataItems
 
 if TYPE_CHECKING:
     from lazymedia.cache import ProcessorCache
@@ -39,7 +39,7 @@ class ProcessorInputs:
 
     prompt: str
     mm_data_items: MultiModalDataItems
-    mm_uuid_items: Mapping[str, Sequence[str | None]] | None = None
+    mm_uuid_items: Mapping[str, Sequence[str | None] | None] | None = None
     hf_processor_mm_kwargs: Mapping[str, object] = field(default_factory=dict)
     media_io_kwargs: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     cache: ProcessorCache[Any] | None = None
@@ -80,10 +80,10 @@ class ProcessorInputs:
 
     def _item_factors(self, modality: str, raw: object, uuid: str | None) -> dict[str, object]:
         if uuid is not None:
-            return {"uuid": uuid, "scope": self.cache_scope, "media_io": self.media_io_kwargs.get(modality, {})}
+            return {"uuid": uuid, "scope": self.cache_scope, "media_io": self.media_io_kwargs.get(modality) or {}}
         if isinstance(raw, MediaRef):
             return {"content": raw}
-        return {"content": raw, "media_io": self.media_io_kwargs.get(modality, {})}
+        return {"content": raw, "media_io": self.media_io_kwargs.get(modality) or {}}
 
     def _processor_factors(self, modality: str) -> dict[str, object]:
         return {
@@ -96,30 +96,55 @@ class ProcessorInputs:
         """One UUID or None for each item.
 
         Raises:
-            BadRequestError: UUIDs that do not match the items, or an item with neither media nor UUID. The client's
-                fault.
+            BadRequestError: As `match_uuids`.
         """
-        given = dict(self.mm_uuid_items or {})
-        for modality, named in given.items():
-            if isinstance(named, str | bytes) or not all(uuid is None or isinstance(uuid, str) for uuid in named):
-                raise BadRequestError(f"UUIDs of {modality} must be a list of texts and None")
-        found: dict[str, Sequence[str | None]] = {}
-        for modality, items in self.mm_data_items.items():
-            uuids = given.pop(modality, None)
-            uuids = [None] * len(items) if uuids is None else uuids
-            if len(uuids) != len(items):
-                raise BadRequestError(f"{len(uuids)} UUIDs for {len(items)} items of {modality}")
-            for index, (raw, uuid) in enumerate(zip(items.get_all_raw(), uuids)):
-                if raw is None and uuid is None:
-                    raise BadRequestError(f"{modality} at index {index} has neither media nor UUID")
-            found[modality] = uuids
-        if given:
-            raise BadRequestError(f"UUIDs for {', '.join(sorted(given))}, of which there are no items")
-        return found
+        return match_uuids(self.mm_data_items, self.mm_uuid_items)
+
+    def __repr__(self) -> str:
+        return f"<ProcessorInputs of {len(self.prompt)} characters, {self.mm_data_items.get_all_counts()}>"
 
     def fork(self) -> ProcessorInputs:
         """The same request with each reference forked; see `MultiModalDataItems.fork`."""
         return replace(self, mm_data_items=self.mm_data_items.fork())
 
 
-__all__ = ["ProcessorInputs"]
+def match_uuids(
+    items: Mapping[str, ModalityDataItems[Any]],
+    uuids: object,
+    fetched: Container[tuple[str, int]] = (),
+) -> dict[str, Sequence[str | None]]:
+    """One UUID or None for each item.
+
+    Args:
+        items: The items by modality; None among them stands for an item that is named by its UUID alone.
+        uuids: For each modality a list of texts and None, or None for no UUIDs; or None altogether.
+        fetched: Modality and position of items that are None here because their media are still to be fetched.
+
+    Raises:
+        BadRequestError: UUIDs that do not match the items, or an item with neither media nor UUID. The client's fault.
+    """
+    if uuids is not None and not isinstance(uuids, Mapping):
+        raise BadRequestError(f"UUIDs must be a mapping from modality to a list, not {type(uuids).__name__}")
+    given = {modality: named for modality, named in (uuids or {}).items() if named is not None}
+    for modality, named in given.items():
+        if not isinstance(named, list | tuple) or not all(uuid is None or isinstance(uuid, str) for uuid in named):
+            raise BadRequestError(f"UUIDs of {modality} must be a list of texts and None")
+    found: dict[str, Sequence[str | None]] = {}
+    for modality, of_modality in items.items():
+        named = given.pop(modality, [None] * len(of_modality))
+        if len(named) != len(of_modality):
+            raise BadRequestError(f"{len(named)} UUIDs for {len(of_modality)} items of {modality}", modality=modality)
+        for index, (raw, uuid) in enumerate(zip(of_modality.get_all_raw(), named)):
+            if raw is None and uuid is None and (modality, index) not in fetched:
+                original = of_modality.get_original_index(index)
+                raise BadRequestError(
+                    f"{modality} at index {original} has neither media nor UUID", modality=modality, index=original
+                )
+        found[modality] = named
+    excess = sorted(str(modality) for modality, named in given.items() if named)
+    if excess:
+        raise BadRequestError(f"UUIDs for {', '.join(excess)}, of which there are no items")
+    return found
+
+
+__all__ = ["ProcessorInputs", "match_uuids"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lazymedia.cache.handing_out import handed_out
 from lazymedia.foreign import is_tensor
-from lazymedia.processing.fields import Array
+from lazymedia.processing.fields import Array, same
 
 _OVERHEAD = 1024
 """Bytes of the objects around an entry's arrays: dictionaries, headers, names. An estimate."""
@@ -37,6 +37,16 @@ class Replacement:
     text: str
     token_ids: tuple[int, ...] | None = None
     is_embed: NDArray[np.bool_] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Replacement) and (self.text, self.token_ids) == (other.text, other.token_ids)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self.token_ids))
+
+    def __repr__(self) -> str:
+        tokens = "unknown" if self.token_ids is None else len(self.token_ids)
+        return f"<Replacement of {len(self.text)} characters, {tokens} tokens>"
 
     @property
     def nbytes(self) -> int:
@@ -71,8 +81,18 @@ class ProcessedItem:
         size = _OVERHEAD + arrays + _sizeof(self.hidden) + self.replacement.nbytes
         object.__setattr__(self, "nbytes", size)
 
-    def handed_out(self, *, share_tensors: bool = False) -> Self:
-        """The same item with features through which no caller can change this one, unless tensors are to be shared."""
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProcessedItem):
+            return NotImplemented
+        return all(same(getattr(self, name), getattr(other, name)) for name in ("features", "hidden", "replacement"))
+
+    __hash__ = None  # type: ignore[assignment]  # it holds dictionaries
+
+    def __repr__(self) -> str:
+        return f"<ProcessedItem {', '.join(self.features)}; {self.nbytes} bytes>"
+
+    def handed_out(self, *, share_tensors: bool = True) -> Self:
+        """The same item with NumPy arrays as read-only views, and tensors shared or cloned."""
         return replace(self, features=handed_out(self.features, share_tensors=share_tensors))
 
 

@@ -9,13 +9,14 @@ would silently not hold.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from lazymedia.errors import UnprocessableMediaError
+from lazymedia.limits import Limits
 from lazymedia.processing.hooks import HOOKS
+from lazymedia.processing.options import check_options, shortened
 from lazymedia.processing.sizes import settings_in_force
 
 OPERATOR_ONLY: Final = frozenset(
@@ -69,13 +70,19 @@ class PreparedKwargs:
 
 
 def read_wishes(
-    hf_processor: Any, modalities: Iterable[str], request: Mapping[str, object], operator_only: Collection[str]
+    hf_processor: Any,
+    modalities: Iterable[str],
+    request: Mapping[str, object],
+    operator_only: Collection[str],
+    limits: Limits,
 ) -> Wishes:
-    """A request's options by modality, each known and each the request's to choose.
+    """A request's options by modality, each known, within bounds, and each the request's to choose.
 
     Raises:
-        UnprocessableMediaError: An option that is the operator's, unknown, or given twice. The client's fault.
+        UnprocessableMediaError: An option that is the operator's, unknown, out of bounds, or given twice. The client's
+            fault.
     """
+    check_options(request, "processor options", limits)
     wishes: Wishes = {modality: {} for modality in modalities}
     group_of = {HOOKS[modality].group: modality for modality in wishes}
     known = {modality: _known(hf_processor, modality) for modality in wishes}
@@ -83,6 +90,8 @@ def read_wishes(
         _check_choice(name, operator_only)
         if name in _GROUPS:
             modality = group_of.get(name)
+            if value is None:
+                continue
             if modality is None or not isinstance(value, Mapping):
                 raise UnprocessableMediaError(f"processor options: {name} must be options of {', '.join(wishes)}")
             for inner, inner_value in value.items():
@@ -129,33 +138,17 @@ def _known(hf_processor: Any, modality: str) -> frozenset[str]:
     return frozenset(declared) | frozenset(getattr(own, "__annotations__", {}))
 
 
-def _check_choice(name: object, operator_only: Collection[str]) -> None:
-    if not isinstance(name, str):
-        raise UnprocessableMediaError(f"processor options: an option's name is text, not {type(name).__name__}")
+def _check_choice(name: str, operator_only: Collection[str]) -> None:
     if name in OPERATOR_ONLY or name in operator_only or name.startswith("return_"):
-        raise UnprocessableMediaError(f"processor options: {_short(name)} cannot be chosen by a request")
+        raise UnprocessableMediaError(f"processor options: {shortened(name)} cannot be chosen by a request")
 
 
 def _add(chosen: dict[str, Any], name: str, value: object, known: frozenset[str]) -> None:
     if name not in known:
-        raise UnprocessableMediaError(f"processor options: the processor has no option {_short(name)}")
+        raise UnprocessableMediaError(f"processor options: the processor has no option {shortened(name)}")
     if name in chosen:
         raise UnprocessableMediaError(f"processor options: {name} is given twice")
-    if not _is_finite(value):
-        raise UnprocessableMediaError(f"processor options: {name} must be finite numbers, not deeply nested")
     chosen[name] = value
-
-
-def _is_finite(value: object, depth: int = 8) -> bool:
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return depth > 0 and all(_is_finite(element, depth - 1) for element in value)
-    return not isinstance(value, float) or math.isfinite(value)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 64 else f"{name[:61]}..."
 
 
 __all__ = ["OPERATOR_ONLY", "PreparedKwargs", "Wishes", "merge_wishes", "read_wishes"]

@@ -17,7 +17,7 @@ Phase 2 goes in an order that leaves nothing behind when it fails:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,17 +25,23 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from lazymedia.cache import Pin, ProcessorCache
-from lazymedia.errors import CacheMissError, LazyMediaError, UnprocessableMediaError
+from lazymedia.errors import CacheMissError, DecoderCrashedError, LazyMediaError, UnprocessableMediaError
+from lazymedia.foreign import is_picture
+from lazymedia.media.image import ImageHeader
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.stopping import checkpoint
+from lazymedia.parse.image import ImageSize, is_pixels, size_of
 from lazymedia.processing.inputs import ProcessorInputs
 from lazymedia.processing.outputs import MultiModalInputs
+from lazymedia.processing.pictures import NoPictureError
 
 if TYPE_CHECKING:
     from lazymedia.identity import Algorithm
     from lazymedia.limits import Limits
+    from lazymedia.parse.items import ModalityDataItems
     from lazymedia.processing.info import ProcessingInfo
     from lazymedia.processing.items import ProcessedItem
+    from lazymedia.processing.kwargs import PreparedKwargs
 
 Place = tuple[str, int]
 """Modality, and position among the items of that modality in this request."""
@@ -50,13 +56,13 @@ class Looked:
     """What phase 1 found. True at that moment only.
 
     Attributes:
-        hashes: Each item's identity, by modality; None without a cache, where identities are taken after processing.
+        hashes: Each item's identity, by modality.
         pins: The hits, by identity.
         to_decode: The items whose media will be needed, in request order, each identity once.
         timings: Seconds by stage.
     """
 
-    hashes: dict[str, list[str]] | None
+    hashes: dict[str, list[str]]
     pins: Mapping[str, Pin[ProcessedItem]]
     to_decode: tuple[Place, ...]
     timings: dict[str, float]
@@ -92,44 +98,51 @@ def places_of(inputs: ProcessorInputs) -> Iterator[Place]:
 
 
 def look(inputs: ProcessorInputs, info: ProcessingInfo, model_id: str, algorithm: Algorithm, limits: Limits) -> Looked:
-    """Phase 1: judge what costs nothing to judge, identify every item, look each up, and say what must be decoded.
+    """Phase 1: check what costs nothing to check, identify every item, look each up, and say what must be decoded.
+
+    Without a cache nothing is looked up; equal items are still decoded and processed once.
 
     Raises:
         CacheMissError: Items named by UUID alone that the cache does not hold; all of them are listed.
-        UnprocessableMediaError: The items to decode would take more memory together than a request may.
+        UnprocessableMediaError: The items to decode or to process would take more together than a request may.
+        PayloadTooLargeError: The prompt is too long.
         BadRequestError: Placeholders or UUIDs that do not match the items, or options that are no mappings.
     """
     clock = Clock()
-    info.check_options(inputs.media_io_kwargs, inputs.hf_processor_mm_kwargs)
-    info.check_prompt(inputs.prompt, inputs.mm_data_items.get_all_counts())
-    inputs.checked_uuids()
-    _admit_direct(inputs)
-    if not inputs.can_use_cache:
-        _refuse_absent(
-            inputs, [place for place in places_of(inputs) if _raw(inputs, place) is None], model_id, algorithm
-        )
-        return Looked(None, {}, everything_to_decode(inputs, limits), clock.seconds)
+    _check_request(inputs, info)
     with clock.stage("get_mm_hashes"):
         hashes = inputs.get_mm_hashes(model_id, algorithm)
     with clock.stage("get_cache_missing_items"):
-        assert inputs.cache is not None
-        pins = {mm_hash: pin for mm_hash in _each(hashes) if (pin := inputs.cache.pin(mm_hash)) is not None}
+        cache = inputs.cache if inputs.can_use_cache else None
+        pins = {} if cache is None else {mm_hash: pin for mm_hash in _each(hashes) if (pin := cache.pin(mm_hash))}
         missing = _first_of_each(inputs, hashes, pins)
         _refuse_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
         places = tuple(place for place in missing if _undecoded(inputs, place))
+    if missing:
+        _check_pixels(inputs, missing, info, info.prepare_kwargs(inputs.hf_processor_mm_kwargs), limits)
     _admit(inputs, places, limits)
     return Looked(hashes, pins, places, clock.seconds)
 
 
-def everything_to_decode(inputs: ProcessorInputs, limits: Limits) -> tuple[Place, ...]:
-    """Every item that is not decoded yet, in request order.
+def everything_to_decode(inputs: ProcessorInputs, info: ProcessingInfo, limits: Limits) -> tuple[Place, ...]:
+    """Every item that is not decoded yet, in request order, after the checks of phase 1.
 
     Raises:
-        UnprocessableMediaError: They would take more memory together than a request may.
+        LazyMediaError: As `look`, but for what a cache does not hold.
     """
+    _check_request(inputs, info)
+    _check_pixels(inputs, list(places_of(inputs)), info, info.prepare_kwargs(inputs.hf_processor_mm_kwargs), limits)
     places = tuple(place for place in places_of(inputs) if _undecoded(inputs, place))
     _admit(inputs, places, limits)
     return places
+
+
+def _check_request(inputs: ProcessorInputs, info: ProcessingInfo) -> None:
+    """Check what needs neither an identity nor a decode."""
+    info.check_options(inputs.media_io_kwargs, inputs.hf_processor_mm_kwargs)
+    info.check_prompt(inputs.prompt, inputs.mm_data_items.get_all_counts())
+    inputs.checked_uuids()
+    _admit_direct(inputs)
 
 
 def finish(
@@ -157,14 +170,16 @@ def finish(
             then the last.
 
     Raises:
-        UnprocessableMediaError: The processor cannot take an item, or what must be decoded late is more than allowed.
+        UnprocessableMediaError: The processor cannot take an item, or the items take more than allowed.
         CacheMissError: An item named by UUID alone has been invalidated since.
         BadRequestError: The prompt's placeholders do not match the items.
     """
     clock = Clock()
-    since = None if inputs.cache is None else inputs.cache.moment
-    known = _look_again(inputs, looked)
-    missing = list(places_of(inputs)) if looked.hashes is None else _first_of_each(inputs, looked.hashes, known)
+    cache = inputs.cache if inputs.can_use_cache else None
+    since = None if cache is None else cache.moment
+    hashes = looked.hashes
+    known = {} if cache is None else _look_again(cache, looked)
+    missing = _first_of_each(inputs, hashes, known)
     _refuse_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
     needed = [place for place in missing if _undecoded(inputs, place)]
     if needed:
@@ -174,6 +189,7 @@ def finish(
         return NeedDecodes(places)
 
     kwargs = info.prepare_kwargs(inputs.hf_processor_mm_kwargs)
+    _check_pixels(inputs, missing, info, kwargs, limits)
     with clock.stage("apply_hf_processor"):
         fresh: dict[Place, ProcessedItem] = {}
         total = 0
@@ -181,10 +197,6 @@ def finish(
             fresh[place] = _process(inputs, place, info, kwargs)
             total += fresh[place].nbytes
             _refuse_excess(inputs, place, total, limits)
-    hashes = looked.hashes
-    if hashes is None:
-        with clock.stage("get_mm_hashes"):
-            hashes = inputs.get_mm_hashes(model_id, algorithm)
     by_hash = known | {hashes[modality][index]: entry for (modality, index), entry in fresh.items()}
     entries = {
         modality: [fresh.get((modality, index)) or by_hash[mm_hash] for index, mm_hash in enumerate(of_modality)]
@@ -192,7 +204,7 @@ def finish(
     }
     with clock.stage("apply_prompt_updates"):
         rendered = info.build_prompt(inputs.prompt, entries, kwargs)
-    cache = None if looked.hashes is None else inputs.cache
+        text_columns = info.text_columns(rendered)
     with clock.stage("merge_mm_kwargs"):
         # Without a cache nobody else holds the tensors.
         share = cache is None or cache.share_tensors
@@ -208,36 +220,55 @@ def finish(
         mm_placeholders=rendered.placeholders,
         timings=clock.seconds,
         cached={modality: [mm_hash in known for mm_hash in of_modality] for modality, of_modality in hashes.items()},
-        _merge=partial(_merged, info, rendered, features),
+        layouts={modality: dict(info.layouts[modality]) for modality in features},
+        text_columns=text_columns,
+        return_tensors=info.return_tensors,
     )
-    _commit(cache, [(mm_hash, by_hash[mm_hash]) for mm_hash in chain(*hashes.values())], since, result, on_commit)
+    commit(cache, [(mm_hash, by_hash[mm_hash]) for mm_hash in chain(*hashes.values())], since, result, on_commit)
     return result
 
 
-def _look_again(inputs: ProcessorInputs, looked: Looked) -> dict[str, ProcessedItem]:
+def _look_again(cache: ProcessorCache[ProcessedItem], looked: Looked) -> dict[str, ProcessedItem]:
     """The entries that are held, by hash: in the cache now, or pinned by phase 1 and evicted since."""
     known: dict[str, ProcessedItem] = {}
-    if looked.hashes is not None:
-        assert inputs.cache is not None
-        for mm_hash in _each(looked.hashes):
-            pin = inputs.cache.pin(mm_hash) or looked.pins.get(mm_hash)
-            if pin is not None and pin.entry is not None:
-                known[mm_hash] = pin.entry
+    for mm_hash in _each(looked.hashes):
+        pin = cache.pin(mm_hash) or looked.pins.get(mm_hash)
+        if pin is not None and pin.entry is not None:
+            known[mm_hash] = pin.entry
     return known
 
 
-def _process(inputs: ProcessorInputs, place: Place, info: ProcessingInfo, kwargs: Any) -> ProcessedItem:
+def _process(inputs: ProcessorInputs, place: Place, info: ProcessingInfo, kwargs: PreparedKwargs) -> ProcessedItem:
     modality, index = place
     items = inputs.mm_data_items[modality]
-    original = items.get_original_index(index)
     checkpoint()  # a request that was given up holds the others up no longer than one item takes
+    media = items.get(index)
+    with _at(items, index, info):
+        try:
+            return info.process_item(modality, media, kwargs)
+        except NoPictureError as exc:
+            if not isinstance(items.get_raw(index), MediaRef):
+                raise
+            raise DecoderCrashedError(
+                f"{modality} at index {items.get_original_index(index)}: from its decoder, {exc}",
+                modality=modality,
+                index=items.get_original_index(index),
+            ) from exc
+
+
+@contextmanager
+def _at(items: ModalityDataItems[Any], index: int, info: ProcessingInfo) -> Iterator[None]:
+    """Name an item in the errors that are its fault, and leave alone those that are an integrator's."""
+    modality, original = items.modality, items.get_original_index(index)
     try:
-        return info.process_item(modality, items.get(index), kwargs)
+        yield
     except UnprocessableMediaError as exc:
         raise exc.at(modality, original) from exc
     except LazyMediaError:
         raise
     except ITEM_FAULTS as exc:
+        if not info.works(modality):
+            raise
         raise UnprocessableMediaError(
             f"the model's processor cannot take {modality} at index {original}: {exc}",
             modality=modality,
@@ -245,9 +276,50 @@ def _process(inputs: ProcessorInputs, place: Place, info: ProcessingInfo, kwargs
         ) from exc
 
 
-def _commit(
+def _check_pixels(
+    inputs: ProcessorInputs, places: Sequence[Place], info: ProcessingInfo, kwargs: PreparedKwargs, limits: Limits
+) -> None:
+    """Check the shapes of pictures, and how large they become inside the processor together.
+
+    The size of a picture that is not decoded is what its header says; where that says nothing, the picture is checked
+    once it is decoded.
+
+    Raises:
+        UnprocessableMediaError: A picture is over a limit by itself, or with those before it.
+    """
+    total = 0
+    for modality, index in places:
+        items = inputs.mm_data_items[modality]
+        size = _size_of(items.get_raw(index)) if modality == "image" else None
+        if size is None:
+            continue
+        with _at(items, index, info):
+            settings = kwargs.settings[modality]
+            info.check_picture(size.height, size.width, settings)
+            total += info.working_pixels(size.height, size.width, settings)
+            if total > limits.max_request_processor_pixels:
+                raise UnprocessableMediaError(
+                    f"the processor would make more than the {limits.max_request_processor_pixels} pixels allowed "
+                    "out of this picture and those before it"
+                )
+
+
+def _size_of(raw: object) -> ImageSize | None:
+    """Width and height of a picture; of one that is not decoded, by its header. None where nothing tells."""
+    if isinstance(raw, MediaRef):
+        if not raw.is_decoded:
+            try:
+                header = raw.outline()
+            except UnprocessableMediaError:  # its decode fails too, and says it with the picture's place
+                return None
+            return ImageSize(*header.upright_size) if isinstance(header, ImageHeader) else None
+        raw = raw.decode()
+    return size_of(raw) if is_picture(raw) or is_pixels(raw) else None
+
+
+def commit(
     cache: ProcessorCache[ProcessedItem] | None,
-    entries: list[tuple[str, ProcessedItem]],
+    entries: Sequence[tuple[str, ProcessedItem]],
     since: int | None,
     result: MultiModalInputs,
     on_commit: Callable[[MultiModalInputs], None] | None,
@@ -261,16 +333,9 @@ def _commit(
         on_commit(result)
     except BaseException:
         if cache is not None:
-            for mm_hash, _ in entries:
+            for mm_hash in _each(result.mm_hashes):
                 cache.invalidate(mm_hash)
         raise
-
-
-def _merged(info: ProcessingInfo, rendered: Any, features: Mapping[str, list[Mapping[str, Any]]]) -> dict[str, Any]:
-    merged: dict[str, Any] = dict(info.text_outputs(rendered))
-    for modality, items in features.items():
-        merged.update(info.merge(modality, items))
-    return merged
 
 
 def _each(hashes: Mapping[str, list[str]]) -> Iterator[str]:
@@ -361,4 +426,4 @@ def _admit(inputs: ProcessorInputs, places: tuple[Place, ...], limits: Limits) -
             )
 
 
-__all__ = ["Clock", "Looked", "NeedDecodes", "Place", "everything_to_decode", "finish", "look", "places_of"]
+__all__ = ["Clock", "Looked", "NeedDecodes", "Place", "commit", "everything_to_decode", "finish", "look", "places_of"]

@@ -12,13 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
-
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.foreign import is_picture, is_tensor
-from lazymedia.parse.image import channel_axis
+from lazymedia.parse.image import channel_axis, is_pixels
+from lazymedia.parse.items import described
 
 _WITH_ALPHA: Final = (2, 4)
+
+
+class NoPictureError(UnprocessableMediaError):
+    """Something that could be no picture, whatever a processor does with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +44,25 @@ class Picture:
 def as_picture(media: Any) -> Picture:
     """The picture with its axes named.
 
-    Three axes are read as `parse.image.channel_axis` says, two are (H, W). Values pass as they are: uint8 gives the
-    same output as the PIL image of the same pixels, bit for bit.
+    Three axes are read as `parse.image.channel_axis` says, two are (H, W). An array gives the same output as the PIL
+    image of the same pixels, bit for bit.
 
     Raises:
-        UnprocessableMediaError: Nothing that could be a picture. A path or URL is refused too, or Hugging Face would
+        NoPictureError: Nothing that could be a picture. A path or URL is refused too, or Hugging Face would
             fetch it.
     """
     if is_picture(media):
         return Picture(media, media.height, media.width)
+    if not is_pixels(media):
+        raise NoPictureError(f"{described(media)} is no picture: expected a PIL image, or uint8 pixels")
     tensor = is_tensor(media)
-    if not tensor and not isinstance(media, np.ndarray):
-        raise UnprocessableMediaError(f"an image is a PIL image, an array or a tensor, not {type(media).__name__}")
     if len(media.shape) == 2:
         media = media[None] if tensor else media[..., None]
     shape = tuple(int(length) for length in media.shape)
     axis = channel_axis(shape, tensor=tensor)
-    if axis is None or 0 in shape:
-        raise UnprocessableMediaError(f"an array or tensor of shape {shape} is no picture")
+    assert axis is not None  # see is_pixels
     layout = "channels_last" if axis else "channels_first"
-    if shape[axis] in _WITH_ALPHA and str(media.dtype) in {"uint8", "torch.uint8"}:
+    if shape[axis] in _WITH_ALPHA:
         # Hugging Face blends transparent pixels in arrays with other roundings than in PIL images.
         media = _to_pil(media, layout)
         return Picture(media, media.height, media.width)
@@ -91,4 +93,4 @@ def _to_pil(array: Any, layout: str) -> Any:
     return to_pil_image(array, do_rescale=False, input_data_format=layout)
 
 
-__all__ = ["Picture", "as_picture"]
+__all__ = ["NoPictureError", "Picture", "as_picture"]

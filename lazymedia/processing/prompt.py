@@ -62,6 +62,9 @@ class PlaceholderRange:
     def __hash__(self) -> int:
         return hash((self.offset, self.length))
 
+    def __repr__(self) -> str:
+        return f"PlaceholderRange(offset={self.offset}, length={self.length}, {int(self.is_embed.sum())} embedded)"
+
 
 @dataclass(frozen=True, slots=True)
 class RenderedPrompt:
@@ -75,9 +78,9 @@ class RenderedPrompt:
         mm_token_type_ids: Whether the processor also returns the modality of each token.
     """
 
-    token_ids: list[int]
+    token_ids: list[int] = field(repr=False)
     placeholders: dict[str, list[PlaceholderRange]]
-    outputs: Mapping[str, list[int]]
+    outputs: Mapping[str, list[int]] = field(repr=False)
     mm_token_type_ids: bool = False
 
 

@@ -8,7 +8,8 @@ and a request that may choose sizes can ask for more. So the cost is known befor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 SIZES: Final = ("size", "crop_size", "pad_size")
@@ -46,7 +47,17 @@ def working_pixels(height: int, width: int, settings: Mapping[str, Any]) -> int:
     for flag, name in (("do_center_crop", "crop_size"), ("do_pad", "pad_size")):
         if settings.get(flag) and settings.get(name):
             steps.append(resized(*steps[-1], settings[name]))
-    return max(rows * columns for rows, columns in steps)
+    return largest(steps)
+
+
+def largest(steps: Sequence[tuple[int, int]]) -> int:
+    """Pixels of the largest picture in a chain of pictures, each (height, width) made from the one before.
+
+    Pillow and torchvision resize the width first and the height after it, so between two steps stands a picture with
+    the height of one and the width of the other. It exceeds both where an option distorts a picture.
+    """
+    sizes = [*steps, *((max(a[0], b[0]), max(a[1], b[1])) for a, b in pairwise(steps))]
+    return max(rows * columns for rows, columns in sizes)
 
 
 def resized(height: int, width: int, size: Mapping[str, int]) -> tuple[int, int]:
@@ -70,4 +81,4 @@ def resized(height: int, width: int, size: Mapping[str, int]) -> tuple[int, int]
     return max(1, round(height * scale)), max(1, round(width * scale))
 
 
-__all__ = ["SIZES", "resized", "settings_in_force", "working_pixels"]
+__all__ = ["SIZES", "largest", "resized", "settings_in_force", "working_pixels"]

@@ -159,7 +159,14 @@ class CountingMediaIO(MediaIO[T], Generic[T]):
 
     def load_bytes_ref(self, data: bytes) -> MediaRef[T]:
         ref = self._inner.load_bytes_ref(data)
-        return MediaRef(lambda: self._counted(ref), data, ref.spec, key=ref.key, decoded_bytes=ref.decoded_bytes)
+        return MediaRef(
+            lambda: self._counted(ref),
+            data,
+            ref.spec,
+            key=ref.key,
+            decoded_bytes=ref.decoded_bytes,
+            outline=ref.outline,
+        )
 
     def _counted(self, ref: MediaRef[T]) -> T:
         with self._lock:

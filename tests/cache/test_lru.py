@@ -156,8 +156,8 @@ def test_arrays_are_handed_out_as_views_that_cannot_be_written(held: str) -> Non
 
 
 @pytest.mark.parametrize("held", ["miss", "hit"])
-def test_tensors_are_handed_out_as_clones(held: str) -> None:
-    cache: ProcessorCache[Thing] = ProcessorCache(100)
+def test_tensors_are_cloned_where_the_operator_wants_it(held: str) -> None:
+    cache: ProcessorCache[Thing] = ProcessorCache(100, share_tensors=False)
     out = cache.get_and_update("a", Thing(1, {"x": torch.arange(4.0)}))
     out = out if held == "miss" else cache.get_and_update("a")
     out.features["x"].zero_()
@@ -165,9 +165,9 @@ def test_tensors_are_handed_out_as_clones(held: str) -> None:
     assert cache.get_and_update("a").features["x"].tolist() == [0, 1, 2, 3]
 
 
-def test_sharing_tensors_is_a_choice() -> None:
+def test_tensors_are_shared_by_default() -> None:
     stored = torch.arange(4.0)
-    cache: ProcessorCache[Thing] = ProcessorCache(100, share_tensors=True)
+    cache: ProcessorCache[Thing] = ProcessorCache(100)
     cache.get_and_update("a", Thing(1, {"x": stored}))
 
     assert cache.get_and_update("a").features["x"] is stored

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import base64
+import errno
+import hashlib
 import json
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from anyio.from_thread import start_blocking_portal
 from safetensors.numpy import load_file
 
+import lazymedia
 from lazymedia.cli import main
 from lazymedia.testing import MediaServer, make_audio, make_image, make_processor, make_video
 from lazymedia.testing.server import Request, Response
@@ -93,6 +99,39 @@ def test_render_reads_standard_input(capsys: pytest.CaptureFixture[str], monkeyp
 
     assert main(["render", "-"]) == 0
     assert "miss" in capsys.readouterr().out
+
+
+def test_render_passes_on_what_the_body_says_about_the_template(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "processor"
+    template = (
+        "{% for tool in tools or [] %}<{{ tool.function.name }}>{% endfor %}{{ day }}"
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
+    make_processor("llava", chat_template=template).save_pretrained(saved)
+    asked = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+    more = {
+        "tools": [{"function": {"name": "look"}}],
+        "chat_template_kwargs": {"day": "1"},
+        "add_generation_prompt": False,
+    }
+    prompts = []
+    for request in (asked, asked | more, asked | {"continue_final_message": True}, asked | {"chat_template": "no"}):
+        assert main(["render", write(tmp_path, request), "--json", "--processor", str(saved)]) == 0
+        prompts.append(json.loads(capsys.readouterr().out)["prompt"])
+
+    plain = "[user]a[assistant]b"
+    assert prompts == [f"{plain}[assistant]", f"<look>1{plain}", plain, f"{plain}[assistant]"]
+
+
+def test_render_takes_uuids_for_the_users_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    named = body(data_url(make_image()))
+    named["messages"][0]["content"][0]["uuid"] = "cat"
+
+    assert main(["render", write(tmp_path, named), "--repeat", "2"]) == 0
+    assert " hit " in capsys.readouterr().out
 
 
 @BACKENDS
@@ -249,7 +288,7 @@ def test_a_library_that_is_not_there_is_told_in_one_line(
 
     assert main(["probe", "data:,x", "--media-io-kwargs", '{"video": {"video_backend": "torchcodec"}}']) == 2
     err = capsys.readouterr().err
-    assert "lazymedia[torchcodec]" in err
+    assert "the extra 'torchcodec' of lazymedia" in err
     assert err.count("\n") == 1
 
 
@@ -340,3 +379,196 @@ def test_the_module_runs_as_a_program() -> None:
 
     assert done.returncode == 0
     assert all(command in done.stdout for command in ("render", "probe", "fetch", "demo"))
+
+
+@BACKENDS
+@pytest.mark.parametrize("command", ["fetch", "probe"])
+def test_every_source_has_an_outcome_and_a_bad_one_stops_no_other(
+    command: str, backend: str, tmp_path: Path, server: MediaServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "p.png"
+    picture.write_bytes(make_image(30, 20))
+    bad = {
+        "http://169.254.169.254/latest": "not allowed by policy",
+        server.url("/missing.png"): "404",
+        str(tmp_path / "gone.png"): "no such file",
+        "data:image/png;base64,%": "",
+    }
+    sources = [*list(bad)[:2], server.url("/a.png"), *list(bad)[2:], str(picture)]
+    out = [] if command == "probe" else ["-o", str(tmp_path / "out")]
+    options = [*sources, *out, "--allowed-network", "127.0.0.0/8", "--backend", backend]
+
+    assert main([command, *options, "--json"]) == 1
+
+    shown, err = capsys.readouterr()
+    rows = json.loads(shown)
+    assert [row["source"] for row in rows] == sources
+    assert {row["source"] for row in rows if "error" in row} == set(bad)
+    assert all(bad[row["source"]] in row["error"] for row in rows if "error" in row)
+    assert all(f"error: {source}: " in err for source in bad)
+    assert err.count("\n") == len(bad)
+    assert main([command, *options]) == 1
+    table = capsys.readouterr().out.splitlines()
+    assert [line.startswith(source[:20]) for line, source in zip(table[1:], sources)] == [True] * len(sources)
+    assert [" failed" in line for line in table[1:]] == [source in bad for source in sources]
+    if command == "fetch":
+        (written,) = {row["file"] for row in rows if row["source"] == str(picture)}
+        assert Path(written).read_bytes() == make_image(30, 20)
+
+
+@BACKENDS
+@pytest.mark.parametrize("command", ["fetch", "probe"])
+def test_sources_are_fetched_concurrently(
+    command: str, backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each of four responses waits until all four requests have arrived."""
+    arrived: list[str] = []
+    all_here = threading.Event()
+
+    async def wait(request: Request) -> Response:
+        arrived.append(request.target)
+        if len(arrived) == 4:
+            all_here.set()
+        await anyio.to_thread.run_sync(all_here.wait, 30)
+        return Response(body=make_image(8, 8))
+
+    with (
+        start_blocking_portal("asyncio") as portal,
+        portal.wrap_async_context_manager(MediaServer({f"/{n}": wait for n in range(4)})) as opened,
+    ):
+        urls = [opened.url(f"/{n}") for n in range(4)]
+        out = [] if command == "probe" else ["-o", str(tmp_path)]
+        assert main([command, *urls, *out, "--allowed-network", "127.0.0.0/8", "--backend", backend]) == 0
+    assert sorted(arrived) == [f"/{n}" for n in range(4)]
+    assert len(capsys.readouterr().out.splitlines()) == 5
+
+
+def run_program(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lazymedia.cli", *arguments], text=True, check=False, timeout=120, **options
+    )
+
+
+COMMANDS = [
+    pytest.param(["probe", *["data:,x"] * 20], id="probe"),
+    pytest.param(["fetch", *["data:,x"] * 20, "-o", "OUT"], id="fetch"),
+    pytest.param(["render", "REQUEST", "--repeat", "3"], id="render"),
+    pytest.param(["demo", "--json"], id="demo"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_broken_pipe_is_quiet(command: list[str], tmp_path: Path) -> None:
+    names = {"OUT": str(tmp_path), "REQUEST": write(tmp_path, body(data_url(make_image())))}
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = run_program(*(names.get(word, word) for word in command), stdout=writer, stderr=subprocess.PIPE)
+    finally:
+        os.close(writer)
+
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_output_on_a_full_disk_is_one_line_and_status_one(command: list[str], tmp_path: Path) -> None:
+    names = {"OUT": str(tmp_path), "REQUEST": write(tmp_path, body(data_url(make_image())))}
+    with Path("/dev/full").open("w") as full:
+        done = run_program(*(names.get(word, word) for word in command), stdout=full, stderr=subprocess.PIPE)
+
+    assert (done.returncode, done.stderr) == (1, "error: the output cannot be written: No space left on device\n")
+
+
+def test_a_file_that_cannot_be_written_is_that_sources_outcome(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        if target.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    (tmp_path / f"{hashlib.sha256(b'x').hexdigest()}.bin").write_bytes(b"planted")
+
+    assert main(["fetch", "data:,x", "data:,y", "-o", str(tmp_path), "--json"]) == 1
+
+    bad, good = json.loads(capsys.readouterr().out)
+    assert bad == {"source": "data:,x", "error": "cannot be written: No space left on device", "status": None}
+    assert Path(good["file"]).read_bytes() == b"y"
+    assert len(list(tmp_path.iterdir())) == 2  # no part of the file that failed is left
+
+
+def test_fetch_replaces_a_symbolic_link_and_does_not_follow_it(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    link = folder / f"{hashlib.sha256(b'x').hexdigest()}.bin"
+    link.symlink_to(victim)
+
+    assert main(["fetch", "data:,x", "-o", str(folder)]) == 0
+    assert (victim.read_bytes(), link.read_bytes(), link.is_symlink()) == (b"precious", b"x", False)
+    assert link.stat().st_mode & 0o777 == 0o666 & ~umask()
+
+
+def umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.parametrize("command", ["fetch", "probe"])
+def test_names_of_files_send_nothing_to_the_terminal(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Escape sequences, bidirectional marks and bytes that are no UTF-8."""
+    names = ["\x1b]0;owned\x07\x1b[2J.png", "a\u202egnp.exe", "b\udcff.png", "tab\tnew\nline.png"]
+    for name in names:
+        (tmp_path / name).write_bytes(make_image(9, 9))
+    out = [] if command == "probe" else ["-o", str(tmp_path / "out")]
+    files = [str(tmp_path / name) for name in names]
+
+    assert main([command, *files, str(tmp_path / "\x1b[31mgone"), *out]) == 1
+
+    shown, err = capsys.readouterr()
+    assert all(line.isprintable() for line in [*shown.splitlines(), *err.splitlines()])
+    assert ["\\x1b[31mgone" in err, len(shown.splitlines())] == [True, 6]
+    assert main(["render", "\x1b[31mgone.json"]) == 2
+    assert capsys.readouterr().err.rstrip("\n").isprintable()
+
+
+def test_progress_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        done = run_program("probe", "data:,x", "data:,y", stdout=subprocess.PIPE, stderr=terminal)
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+
+    assert done.returncode == 0
+    assert [f"{n} of 2 fetched" in shown for n in range(3)] == [True] * 3
+    assert shown.endswith("\r\x1b[K")
+    piped = run_program("probe", "data:,x", "data:,y", capture_output=True)
+    assert (piped.stderr, piped.stdout) == ("", done.stdout)
+
+
+def test_the_version_and_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"lazymedia {lazymedia.__version__}\n"
+    for arguments in (["--help"], *([command, "--help"] for command in ("render", "probe", "fetch", "demo"))):
+        with pytest.raises(SystemExit, match="0"):
+            main(arguments)
+        shown = capsys.readouterr().out
+        assert ["example:" in shown, "exit status" in shown] == [True, True]
+
+
+def test_a_processor_may_be_named_as_the_local_cache_has_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    request = write(tmp_path, body(data_url(make_image())))
+
+    assert main(["render", request, "--processor", "no-such-organisation/no-such-model"]) == 2
+
+    err = capsys.readouterr().err
+    assert ["hf download" in err, "internet" in err, err.count("\n")] == [True, False, 1]

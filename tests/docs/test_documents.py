@@ -80,3 +80,17 @@ def test_every_named_test_and_module_exists() -> None:
     for page in PAGES:
         for name in re.findall(r"`((?:tests|lazymedia|benchmarks|scripts)/[\w./]+)`", page.read_text()):
             assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+def test_nothing_says_to_install_the_package_of_this_name_from_the_public_index() -> None:
+    """It is another project there."""
+    folders = ("lazymedia", "docs", "examples", "benchmarks", "scripts", "changelog.d", "tests")
+    files = [path for name in folders for path in sorted((ROOT / name).rglob("*")) if path.is_file()]
+    texts = {
+        path: path.read_bytes().decode(errors="ignore") for path in [ROOT / "README.md", ROOT / "CHANGELOG.md", *files]
+    }
+    command = re.compile(r"(?:pip|uv|pipx|conda)\s+(?:\w+\s+)*(?:-\S+\s+)*[\"'`]?lazymedia\b(?!-)")
+
+    assert command.search("pip install 'lazymedia[hf]'")
+    assert command.search("uv pip install -U lazymedia")
+    assert not [path for path, text in texts.items() if path != Path(__file__) and command.search(text)]

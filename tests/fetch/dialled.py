@@ -16,7 +16,7 @@ from lazymedia.errors import LazyMediaError, NotAllowedError
 from lazymedia.fetch.address import AddressPolicy, Verdict
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
-from lazymedia.fetch.http import make_ssl_context, open_pool
+from lazymedia.fetch.guarded import make_ssl_context, open_transport
 from lazymedia.fetch.resolve import Resolver
 from lazymedia.fetch.url import HttpUrl, parse_url
 from lazymedia.limits import Limits
@@ -111,7 +111,7 @@ async def open_downloader(
 ) -> AsyncIterator[Downloader]:
     limits = limits or Limits(max_retries=0)
     policy = AddressPolicy.of(networks, ports)
-    async with open_pool(Resolver(policy, names), limits, SSL_CONTEXT, network=network) as transport:
+    async with open_transport(Resolver(policy, names, limits), limits, SSL_CONTEXT, network=network) as transport:
         yield Downloader(transport, DomainRules.of(domains), limits)
     # Whatever the test: nothing outside the policy was ever dialled.
     assert all(policy.judge(ip_address(host)) is not Verdict.REFUSED for host, _ in network.dials)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import pytest
@@ -48,13 +49,14 @@ OUTSIDE_UNICAST = (
 
 METADATA = (
     *("169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "192.0.0.192", "168.63.129.16"),
-    *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
+    *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "169.254.42.42", "fd00:42::42"),
+    *("169.254.0.23", "fe80::a9fe:a9fe", "fd00:a9fe:a9fe::1"),
 )
 
 FORBIDDEN_V4 = (
     *("0.0.0.0", "10.0.0.1", "100.64.0.1", "127.0.0.1", "127.255.255.254", "169.254.0.1", "169.254.169.254"),
     *("172.16.0.1", "192.0.0.192", "192.168.1.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"),
-    *("100.100.100.200", "168.63.129.16"),
+    *("100.100.100.200", "168.63.129.16", "169.254.42.42", "169.254.0.23"),
 )
 
 
@@ -65,6 +67,7 @@ def wrappings(inner: str) -> dict[str, str]:
         "mapped": str(IPv6Address(0xFFFF << 32 | v4)),
         "compatible": str(IPv6Address(v4)),
         "translated": str(IPv6Address(0xFFFF << 48 | v4)),
+        "local nat64": str(IPv6Address(int(IPv6Address("64:ff9b:1::")) | v4)),
         "nat64": str(IPv6Address(int(IPv6Address("64:ff9b::")) | v4)),
         "6to4": str(IPv6Address(0x2002 << 112 | v4 << 80)),
         "teredo server": str(IPv6Address(0x20010000 << 96 | v4 << 64 | 0xA247D7DD)),
@@ -112,15 +115,68 @@ def test_a_public_address_is_public_where_its_wrapping_is_reachable() -> None:
     assert public == {"mapped", "nat64", "isatap", "isatap global"}
 
 
+NETWORKS_AROUND = ("0.0.0.0/0", "::/0", "169.254.0.0/16", "100.64.0.0/10", "fc00::/7", "fe80::/10", "168.63.129.0/24")
+
+
 @pytest.mark.parametrize("address", METADATA)
 def test_a_metadata_service_must_be_named_itself(address: str) -> None:
     """A network around it is not enough, however it was meant."""
-    around = AddressPolicy.of(("0.0.0.0/0", "::/0"), HTTP_PORTS)
+    around = AddressPolicy.of(NETWORKS_AROUND, HTTP_PORTS)
     named = AddressPolicy.of((address,), HTTP_PORTS)
 
     assert DEFAULT.judge(ip_address(address)) is Verdict.REFUSED
     assert around.judge(ip_address(address)) is Verdict.REFUSED
     assert named.judge(ip_address(address)) is Verdict.OPTED_IN
+
+
+OWN = ("192.0.2.7", "10.1.2.3", "93.184.216.34", "fd00::2", "2606:4700::7")
+
+
+@pytest.mark.parametrize("address", OWN)
+def test_an_own_address_must_be_named_itself(address: str) -> None:
+    """Public, private or of documentation: who opens the network around it does not mean this machine's services."""
+    own = ip_address(address)
+    network = str(ip_network(f"{address}/{24 if own.version == 4 else 64}", strict=False))
+
+    def policy(*networks: str) -> AddressPolicy:
+        return replace(AddressPolicy.of(networks, HTTP_PORTS), own=frozenset({own}))
+
+    forms = [own] if own.version == 6 else [own, *map(ip_address, wrappings(address).values())]
+    for form in forms:
+        assert policy().judge(form) is Verdict.REFUSED
+        assert policy(network).judge(form) is Verdict.REFUSED
+        assert policy("0.0.0.0/0", "::/0").judge(form) is Verdict.REFUSED
+    assert policy(address).judge(own) is Verdict.OPTED_IN
+    assert policy(network).judge(ip_network(network)[9]) is Verdict.OPTED_IN
+
+
+@pytest.mark.parametrize(
+    ("networks", "address", "admitted"),
+    [
+        (("192.0.2.0/24",), "192.0.2.7", False),
+        (("192.0.2.0/24",), "::ffff:192.0.2.7", False),
+        (("192.0.2.7",), "192.0.2.7", True),
+        (("192.0.2.7",), "::ffff:192.0.2.7", True),
+        (("fd00::/64",), "fd00::2", False),
+        (("fd00::2",), "fd00::2", True),
+        (("fe80::/10",), "fe80::1%eth0", False),
+        (("127.0.0.0/8",), "127.0.0.1", True),
+        (("127.0.0.0/8",), "::ffff:127.0.0.1", True),
+        (("::1",), "::1", True),
+        ((), "127.0.0.1", False),
+        ((), "93.184.216.34", False),
+    ],
+)
+def test_a_connection_from_this_machine_to_itself_needs_its_address_named(
+    networks: tuple[str, ...], address: str, admitted: bool
+) -> None:
+    """Loopback addresses excepted, for which a network suffices. The machine's further addresses show only here."""
+    policy = AddressPolicy.of(networks, HTTP_PORTS)
+    if admitted:
+        policy.admit_own(ip_address(address))
+    else:
+        with pytest.raises(NotAllowedError):
+            policy.admit_own(ip_address(address))
 
 
 def test_a_zone_hides_no_address() -> None:

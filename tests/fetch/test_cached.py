@@ -7,11 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import httpx2
 import pytest
 
 from lazymedia.errors import NotAllowedError, PayloadTooLargeError, UnprocessableMediaError, UpstreamError
 from lazymedia.fetch import MediaConnector
+from lazymedia.fetch.address import AddressPolicy
 from lazymedia.fetch.disk_cache import DownloadCache
+from lazymedia.fetch.resolve import Resolver
+from lazymedia.fetch.url import HttpUrl
 from lazymedia.limits import Limits
 from lazymedia.media import MediaRef
 from lazymedia.media.raw import RawBytesMediaIO
@@ -227,3 +231,91 @@ async def test_a_fetch_that_is_cancelled_while_the_disk_is_read_leaves_nothing(t
 def test_what_is_no_cache_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="PosixPath"):
         MediaConnector(download_cache=tmp_path)  # type: ignore[arg-type]  # a likely mistake
+
+
+NAMES = {"inside": "127.0.0.1", "outside": "127.0.0.1", "other.example": "127.0.0.1"}
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A resolver of the test's own, for every connector."""
+    found = dict(NAMES)
+    monkeypatch.setattr(Resolver.__init__, "__defaults__", (lambda host: [found[host]], Limits()))
+    return found
+
+
+POLICIES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "a network": ({}, {"allowed_networks": ["10.0.0.0/8"]}),
+    "all networks": ({}, {"allowed_networks": ()}),
+    "the name's address": ({}, {"allowed_networks": ["127.0.0.2/32"]}),
+    "a domain": ({}, {"allowed_media_domains": ["outside", "127.0.0.1"]}),
+    "a domain that is denied": ({}, {"denied_media_domains": ["inside"]}),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("redirected", [False, True], ids=["direct", "on the way"])
+async def test_what_a_name_led_to_is_held_against_todays_rules(
+    name: str, redirected: bool, tmp_path: Path, names: dict[str, str]
+) -> None:
+    """The download is in the folder, and its host is a name. A name resolved again could lead anywhere by now."""
+    before, after = POLICIES[name]
+    way = iter([302])
+
+    async def lead_on(request: Request) -> Response:
+        return Response(next(way), {"Location": server.url("/b"), **FRESH})
+
+    async with MediaServer({"/a": lead_on if redirected else Versions(FRESH), "/b": Versions(FRESH)}) as server:
+        url = f"http://inside:{server.port}/a"
+        for _ in range(2):
+            async with connector(tmp_path, **before) as media:
+                assert (await media.fetch_image(url, IMAGE)).data == b"payload"
+        hits = server.hits.copy()
+        names["inside"] = "127.0.0.3"  # refused by the network, not by the domains
+        async with connector(tmp_path, **after) as media:
+            with pytest.raises(NotAllowedError):
+                await media.fetch_image(url, IMAGE)
+        assert server.hits == hits
+
+
+async def test_a_port_that_is_no_longer_allowed_is_not_served_from_the_folder(
+    tmp_path: Path, names: dict[str, str]
+) -> None:
+    policy = AddressPolicy.of((), (80, 8080))
+    cache = DownloadCache(tmp_path)
+    url = HttpUrl("http", "other.example", 8080, "/a")
+    cache.put(
+        url.text,
+        b"payload",
+        final_url=url.text,
+        headers=[(b"content-length", b"7"), (b"cache-control", b"max-age=60")],
+        way=[f"93.184.216.34 http://{url.netloc}/"],
+    )
+    async with MediaConnector(download_cache=cache, allowed_ports=policy.ports) as media:
+        assert (await media.fetch_image(url.text, IMAGE)).data == b"payload"
+    async with MediaConnector(download_cache=cache) as media:
+        with pytest.raises(NotAllowedError):
+            await media.fetch_image(url.text, IMAGE)
+
+
+@pytest.mark.parametrize("way", [["10.0.0.1 http://other.example/"], ["- http://other.example/"], ["nonsense"], [""]])
+async def test_an_address_that_may_not_be_dialled_today_makes_a_miss(
+    way: list[str], tmp_path: Path, names: dict[str, str]
+) -> None:
+    """Also one that is not known, because a client of somebody's own was asked: it may connect anywhere."""
+    cache = DownloadCache(tmp_path)
+    url = "http://other.example/a"
+    headers = [(b"content-length", b"7"), (b"cache-control", b"max-age=60")]
+    cache.put(url, b"payload", final_url=url, headers=headers, way=["93.184.216.34 http://other.example/", *way])
+    async with MediaConnector(download_cache=cache) as media:
+        with pytest.raises(NotAllowedError):  # of the name, which leads to this machine now
+            await media.fetch_image(url, IMAGE)
+
+
+async def test_what_a_client_of_ones_own_downloaded_is_for_such_clients(tmp_path: Path, names: dict[str, str]) -> None:
+    async with MediaServer({"/a": Versions(FRESH)}) as server, httpx2.AsyncClient() as client:
+        for _ in range(2):
+            assert await fetch(server, tmp_path, client=client, trust_client=True) == b"payload"
+        assert server.hits["/a"] == 1
+        assert await fetch(server, tmp_path) == b"payload"
+        assert server.hits["/a"] == 2, "a connector that checks addresses asks anew"

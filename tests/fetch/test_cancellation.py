@@ -304,7 +304,7 @@ async def test_leaving_a_connector_ends_the_fetches_of_other_tasks(phase: str) -
         async with anyio.create_task_group() as nursery:
 
             async def fetch(number: int) -> None:
-                with pytest.raises(OverloadedError, match="closing"):
+                with pytest.raises(OverloadedError, match="shutting down"):
                     await media.fetch_image(server.url(f"/{phase}?{number}"), IMAGE)
 
             async with MediaConnector(allowed_networks=LOOPBACK, limits=Limits(max_connections=1)) as media:

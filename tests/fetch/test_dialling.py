@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import socket
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
+from anyio.abc import SocketAttribute, SocketStream
 
-from lazymedia.errors import FetchTimeoutError, NotAllowedError, OverloadedError, UpstreamError
+from lazymedia.errors import FetchTimeoutError, NotAllowedError, UpstreamError
+from lazymedia.fetch import MediaConnector
 from lazymedia.fetch.address import AddressPolicy, Verdict
-from lazymedia.fetch.download import Downloader
-from lazymedia.fetch.http import MAX_DIALS, _JudgedNetwork
+from lazymedia.fetch.guarded import MAX_DIALS, _GuardedNetwork
 from lazymedia.fetch.own_addresses import own_addresses
-from lazymedia.fetch.resolve import MAX_LOOKUPS, Resolver
+from lazymedia.fetch.resolve import Resolver
 from lazymedia.limits import Limits
+from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.server import MediaServer, Request, Response
 from tests.fetch.dialled import METADATA, PUBLIC, PUBLIC_TOO, Names, RecordingNetwork, open_downloader, refused, web
+
+IMAGE = RawBytesMediaIO("image")
 
 
 async def test_a_name_is_resolved_once_and_its_address_is_dialled() -> None:
@@ -115,6 +118,35 @@ def test_a_machines_own_addresses_are_refused_before_they_are_dialled() -> None:
     assert replace(policy, networks=(ip_network(PUBLIC),)).judge(ip_address(PUBLIC)) is Verdict.OPTED_IN
 
 
+async def test_a_machine_does_not_reach_itself_by_an_address_of_its_own() -> None:
+    """A service bound to all interfaces is as near as one on 127.0.0.1. Naming the address itself opens it."""
+    own = next((address for address in own_addresses() if address.version == 4), None)
+    if own is None:
+        pytest.skip("this machine has no address but those of loopback")
+    network = ip_network(f"{own}/24", strict=False)
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\npayload"
+    served = 0
+
+    async def serve(stream: SocketStream) -> None:
+        nonlocal served
+        served += 1
+        async with stream:
+            await stream.receive()
+            await stream.send(answer)
+
+    async with await anyio.create_tcp_listener(local_host=str(own)) as listener, anyio.create_task_group() as nursery:
+        nursery.start_soon(listener.serve, serve)
+        url = f"http://{own}:{listener.extra(SocketAttribute.local_port)}/a"
+        for networks in ([], [str(network)], ["0.0.0.0/0", "::/0"]):
+            async with MediaConnector(allowed_networks=networks) as media:
+                with pytest.raises(NotAllowedError):
+                    await media.fetch_image(url, IMAGE)
+        assert served == 0
+        async with MediaConnector(allowed_networks=[str(own)]) as media:
+            assert (await media.fetch_image(url, IMAGE)).data == b"payload"
+        nursery.cancel_scope.cancel()
+
+
 def test_a_machine_can_bind_to_each_of_its_own_addresses() -> None:
     """On a machine without a way out there is none to be found."""
     for address in own_addresses():
@@ -130,6 +162,44 @@ async def test_a_name_without_an_address_is_an_upstream_failure(names: Names, te
     network = RecordingNetwork()
     async with open_downloader(names, network) as downloader:
         await refused(downloader, text, UpstreamError)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ValueError("said by a resolver"),
+        UnicodeError("label too long"),
+        UnicodeEncodeError("idna", "x", 0, 1, "said by a codec"),
+        OverflowError("said by a resolver"),
+        TypeError("said by a resolver"),
+        StopIteration(),
+        socket.herror(1, "said by a resolver"),
+        OSError(errno.EMFILE, "said by the system"),
+        TimeoutError(),
+        ["not an address"],
+        [""],
+        [PUBLIC, "300.1.1.1"],
+        ["93.184.216.34/32"],
+        [None],
+        None,
+        42,
+    ],
+    ids=repr,
+)
+async def test_a_lookup_that_fails_in_any_way_is_an_upstream_failure(answer: object) -> None:
+    def lookup(host: str) -> Sequence[str]:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[return-value]  # as a resolver of another sort could
+
+    network = RecordingNetwork()
+    async with open_downloader(lookup, network) as downloader:
+        with pytest.raises(UpstreamError) as caught:
+            await downloader.download(web("http://media.example/a"), 1000)
+        assert str(caught.value) == "the name of the server cannot be resolved"
+        assert caught.value.__cause__ is not None
+
+    assert network.dials == []
 
 
 async def test_few_of_many_addresses_are_tried() -> None:
@@ -202,50 +272,7 @@ async def test_a_host_that_is_not_on_the_list_is_not_even_looked_up() -> None:
     assert network.dials == []
 
 
-async def test_lookups_that_hang_are_bounded_and_hurt_nobody_else(anyio_backend_name: str) -> None:
-    """Their threads cannot be stopped. No more than the cap exist, and a numeric host needs none of them."""
-    gate, started = threading.Event(), []
-
-    def hang(host: str) -> Sequence[str]:
-        started.append(host)
-        gate.wait(10)
-        return [PUBLIC]
-
-    async with MediaServer({"/a": b"payload"}) as server:
-        network = RecordingNetwork(server.port)
-        async with open_downloader(hang, network) as downloader:
-            async with anyio.create_task_group() as nursery:
-                for number in range(MAX_LOOKUPS):
-                    nursery.start_soon(downloader.download, web(f"http://n{number}.example/a"), 1000)
-                while len(started) < MAX_LOOKUPS:
-                    await checkpoint()
-                nursery.cancel_scope.cancel()  # which leaves the threads behind
-
-            assert (await downloader.download(web(f"http://{PUBLIC}/a"), 1000)).data == b"payload"
-            if (
-                anyio_backend_name == "asyncio"
-            ):  # where the limiter's tokens are free again, the count in the threads speaks
-                for _ in range(3):
-                    await refused(downloader, "http://late.example/a", OverloadedError)
-            async with anyio.create_task_group() as nursery:
-                late = nursery.start_soon(eventually, downloader, "http://late.example/a")
-                if anyio_backend_name == "trio":
-                    await anyio.wait_all_tasks_blocked()
-                assert len(started) == MAX_LOOKUPS
-                gate.set()
-            assert late.return_value == b"payload"
-
-
-async def eventually(downloader: Downloader, text: str) -> bytes:
-    """The payload, as soon as a lookup is possible again."""
-    while True:
-        try:
-            return (await downloader.download(web(text), 1000)).data
-        except OverloadedError:
-            await checkpoint()
-
-
 async def test_unix_sockets_are_not_dialled() -> None:
     resolver = Resolver(AddressPolicy.of((), (80,)), Names())
     with pytest.raises(NotAllowedError):
-        await _JudgedNetwork(resolver, RecordingNetwork(), 1).connect_unix_socket("/run/docker.sock")
+        await _GuardedNetwork(resolver, RecordingNetwork(), 1).connect_unix_socket("/run/docker.sock")

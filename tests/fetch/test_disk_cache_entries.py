@@ -231,7 +231,7 @@ def test_a_renewal_is_read_as_it_was_written(of: bytes, at: float, fresh_for: fl
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_a_time_that_is_no_number_is_refused(field: str, value: float) -> None:
     times = {"stored_at": NOW, "fresh_for": 60.0, field: value}
-    head = Head(b"k" * 32, b"d" * 32, 1, final_url="", etag="", last_modified="", **times)
+    head = Head(b"k" * 32, b"d" * 32, 1, final_url="", etag="", last_modified="", way="", **times)
 
     with pytest.raises(BrokenEntryError):
         Head.read(reader(head.encoded()))

@@ -295,7 +295,7 @@ async def test_leaving_the_connector_ends_a_flight_with_all_its_waiters() -> Non
         async with anyio.create_task_group() as nursery:
 
             async def fetch() -> None:
-                with pytest.raises(OverloadedError, match="closing"):
+                with pytest.raises(OverloadedError, match="shutting down"):
                     await media.fetch_image(server.url("/a"), IMAGE)
 
             async with MediaConnector(allowed_networks=LOOPBACK) as media:

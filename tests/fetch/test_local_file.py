@@ -199,6 +199,32 @@ def test_a_swap_for_a_link_leads_nowhere(root: Path, step: str, monkeypatch: pyt
         reader.read(url, 1000)
 
 
+@pytest.mark.parametrize("swap", ["a link", "another folder", "nothing"])
+def test_what_stands_later_under_the_name_of_the_root_is_not_read(root: Path, tmp_path: Path, swap: str) -> None:
+    """The folder is opened at construction. Whoever may rename it could lead everywhere else."""
+    held = LocalRoot(root)
+    root.rename(tmp_path / "moved")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.png").write_bytes(b"another's")
+    (tmp_path / "other" / "b.png").write_bytes(b"another's")
+    if swap == "a link":
+        root.symlink_to(tmp_path / "other")
+    elif swap == "another folder":
+        (tmp_path / "other").rename(root)
+
+    assert held.read(FileUrl(os.fsencode(root / "a.png")), 1000) == b"media/a.png"
+    with pytest.raises(NotAllowedError):
+        held.read(FileUrl(os.fsencode(root / "b.png")), 1000)
+
+
+def test_a_root_closes_its_folder_when_it_is_gone(root: Path) -> None:
+    before = descriptors()
+    held = LocalRoot(root)
+    assert descriptors() == before + 1
+    del held
+    assert descriptors() == before
+
+
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 

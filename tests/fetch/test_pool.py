@@ -9,7 +9,8 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from lazymedia.fetch import MediaConnector, pool
-from lazymedia.fetch.http import _JudgedStream, _PoolTransport
+from lazymedia.fetch.client import ClientTransport
+from lazymedia.fetch.guarded import PoolTransport, _GuardedStream
 from lazymedia.fetch.pool import Pool
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
@@ -18,10 +19,11 @@ from lazymedia.testing.server import MediaServer, Request, Response
 IMAGE = RawBytesMediaIO("image")
 
 
-def pool_of(media: MediaConnector) -> Pool[_JudgedStream]:
+def pool_of(media: MediaConnector) -> Pool[_GuardedStream]:
     transport = media._owned.downloader._transport
-    assert isinstance(transport, _PoolTransport)
-    return transport._pool
+    assert isinstance(transport, ClientTransport)
+    assert isinstance(transport._client._transport, PoolTransport)
+    return transport._client._transport.pool
 
 
 def origins(media: MediaConnector) -> list[int]:

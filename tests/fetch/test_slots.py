@@ -160,7 +160,8 @@ async def test_a_slow_host_keeps_no_other_from_being_served() -> None:
             async with anyio.create_task_group() as nursery:
                 for number in range(100):
                     nursery.start_soon(media.fetch_image, quick.url(f"/b?{number}"), IMAGE)
-        assert (slow.hits["/a"], quick.hits["/b"]) == (10, 100)
+        assert slow.hits["/a"] >= 10  # more where a place is taken back for the next
+        assert quick.hits["/b"] == 100
         hanging.cancel_scope.cancel()
 
 

@@ -17,7 +17,7 @@ from lazymedia.errors import LazyMediaError, NotAllowedError, UpstreamError
 from lazymedia.fetch.address import AddressPolicy
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
-from lazymedia.fetch.http import make_ssl_context, open_pool
+from lazymedia.fetch.guarded import make_ssl_context, open_transport
 from lazymedia.fetch.resolve import Resolver
 from lazymedia.fetch.url import HttpUrl, parse_url
 from lazymedia.limits import Limits
@@ -60,7 +60,7 @@ async def serving(server: TlsServer, trust: trustme.CA = AUTHORITY) -> AsyncIter
     network = ToPort(port)
     async with listener, anyio.create_task_group() as nursery:
         nursery.start_soon(listener.serve, server.serve)
-        async with open_pool(resolver, Limits(), context, network=network) as transport:
+        async with open_transport(resolver, Limits(), context, network=network) as transport:
             yield Downloader(transport, DomainRules.of(None), Limits(max_retries=0))
         nursery.cancel_scope.cancel()
 

@@ -224,6 +224,25 @@ def test_the_cap_on_length_is_exact_and_spares_data_urls() -> None:
     assert parse_url("DATA:image/png,x", max_length=12) == DataUrl("DATA:image/png,x")
 
 
+BASE64 = "iVBORw0KGgoAAAANSUhEUgAA+/=="
+
+
+@pytest.mark.parametrize("repeats", [1, 1000])
+@pytest.mark.parametrize("line", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("before", ["", "/", "//", "base64,", ";base64,", "image/png;base64,", "\n", " "])
+def test_base64_without_its_prefix_is_named(before: str, line: str, repeats: int) -> None:
+    """Whatever its length and form: "more than 8192 characters" would lead to a search for a shorter URL."""
+    with pytest.raises(BadUrlError, match=r"no scheme.*data:<media type>;base64,") as caught:
+        parse(before + (BASE64 + line) * repeats)
+    assert BASE64[:8] not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [" data:,x", "\ndata:image/png;base64," + BASE64 * 1000, "\thttp://example.com/"])
+def test_white_space_before_a_scheme_is_named(text: str) -> None:
+    with pytest.raises(BadUrlError, match="white space"):
+        parse(text)
+
+
 @pytest.mark.parametrize(
     ("text", "path"),
     [

@@ -1,4 +1,4 @@
-"""Decodes of many frames at a time beside decodes packet by packet."""
+"""Decodes of many frames at a time beside decodes frame by frame."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
-from lazymedia.media.audio import AudioMediaIO, piped
+from lazymedia.media.audio import AudioMediaIO, ffmpeg_graph
 from lazymedia.media.stopping import stopping_when
 
 T = TypeVar("T")
@@ -29,14 +29,14 @@ def outcome(clip: bytes) -> Any:
     return rate, samples.tobytes()
 
 
-def by_packets(function: Callable[..., T], *args: Any) -> T:
-    """Call a function with decodes that go packet by packet, as where there are no pipes."""
-    with patch.object(piped, "_HERE", new=False):
+def frame_by_frame(function: Callable[..., T], *args: Any) -> T:
+    """Call a function with decodes that go frame by frame, as where there are no memory files."""
+    with patch.object(ffmpeg_graph, "is_possible", lambda: False):
         return function(*args)
 
 
 def checks(clip: bytes) -> int:
-    """How often a decode could have been stopped: once per call of FFmpeg's, or per packet."""
+    """How often a decode could have been stopped: once for each call of FFmpeg's filter, or for each packet."""
     calls = 0
 
     def check() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lazymedia.media.audio.ogg import CONTINUED, FIRST, LAST, pages
+CONTINUED, FIRST, LAST = 1, 2, 4
+"""Flags of a page: its first packet began on the one before; the stream begins; the stream ends."""
 
 _HEAD: Final = struct.Struct("<5sBqIIIB")
 
@@ -48,10 +49,24 @@ class Sheet:
 
 
 def sheets(clip: bytes) -> list[Sheet]:
-    return [
-        Sheet(page.flags, page.granule, page.serial, page.number, page.table, clip[page.body : page.stop])
-        for page in pages(clip)
-    ]
+    found: list[Sheet] = []
+    start = 0
+    while start < len(clip):
+        _, flags, granule, serial, number, _, rows = _HEAD.unpack_from(clip, start)
+        body = start + _HEAD.size + rows
+        table = clip[start + _HEAD.size : body]
+        start = body + sum(table)
+        found.append(Sheet(flags, granule, serial, number, table, clip[body:start]))
+    return found
+
+
+def sheet_of(packets: Iterable[bytes], serial: int, number: int, flags: int = 0, granule: int = 0) -> Sheet:
+    """A page of whole packets."""
+    table, body = b"", b""
+    for packet in packets:
+        table += b"\xff" * (len(packet) // 255) + bytes([len(packet) % 255])
+        body += packet
+    return Sheet(flags, granule, serial, number, table, body)
 
 
 def packed(all_of_them: Iterable[Sheet]) -> bytes:
@@ -63,23 +78,4 @@ def changed(clip: bytes, change: Callable[[int, Sheet], Sheet]) -> bytes:
     return packed(change(number, sheet) for number, sheet in enumerate(sheets(clip)))
 
 
-def laid_out(clip: bytes, rows: int, samples: int = 960) -> bytes:
-    """The same packets, of so many samples each, with at most so many rows of a table on a page, wherever that cuts
-    them.
-    """
-    identification, tags, *sound = sheets(clip)
-    table, body = (b"".join(parts) for parts in zip(*((sheet.table, sheet.body) for sheet in sound), strict=True))
-    made: list[Sheet] = []
-    place = 0
-    for start in range(0, len(table), rows):
-        row = table[start : start + rows]
-        done = sum(size < 255 for size in table[: start + rows])
-        last = start + rows >= len(table)
-        granule = sound[-1].granule if last else samples * done if min(row) < 255 else -1
-        flags = (CONTINUED if start and table[start - 1] == 255 else 0) | (LAST if last else 0)
-        made.append(Sheet(flags, granule, tags.serial, 2 + len(made), row, body[place : place + sum(row)]))
-        place += sum(row)
-    return packed([identification, tags, *made])
-
-
-__all__ = ["CONTINUED", "FIRST", "LAST", "Sheet", "changed", "laid_out", "packed", "replace", "sheets"]
+__all__ = ["CONTINUED", "FIRST", "LAST", "Sheet", "changed", "packed", "replace", "sheet_of", "sheets"]

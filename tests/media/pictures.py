@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -139,6 +139,38 @@ def with_size(jpeg: bytes, width: int, height: int) -> bytes:
     """A JPEG that claims another size."""
     at = next(at for marker in (b"\xff\xc0", b"\xff\xc2") if (at := jpeg.find(marker)) >= 0)
     return jpeg[: at + 5] + struct.pack(">HH", height, width) + jpeg[at + 9 :]
+
+
+SEQUENTIAL, PROGRESSIVE, ARITHMETIC, ARITHMETIC_PROGRESSIVE = 0xC1, 0xC2, 0xC9, 0xCA
+DC = (0, 0, 0x01)
+"""First and last coefficient of a scan, and its bits: all but the lowest bit of the mean."""
+REFINED_DC = (0, 0, 0x10)
+AC = (1, 63, 0x01)
+REFINED_AC = (1, 63, 0x10)
+
+
+def jpeg_of(
+    size: tuple[int, int], frame: int, sampling: str, scans: Sequence[tuple[Sequence[int], tuple[int, int, int]]]
+) -> bytes:
+    """A JPEG of one colour, whose scans have hardly any data however large it is.
+
+    Args:
+        size: Width and height.
+        frame: Marker of its frame header.
+        sampling: For each component two digits, as "22 11 11" for 4:2:0.
+        scans: Numbers of components, from 1 on, with first and last coefficient and bits.
+    """
+    factors = sampling.split()
+    components = b"".join(bytes((number, int(factor, 16), 0)) for number, factor in enumerate(factors, 1))
+    made = b"\xff\xd8" + segment(0xDB, b"\0" + b"\1" * 64)
+    made += segment(frame, struct.pack(">BHHB", 8, *reversed(size), len(factors)) + components)
+    if frame in {SEQUENTIAL, PROGRESSIVE}:  # codes of one bit: no difference, and 32,767 blocks without coefficients
+        run = 0xE0 if frame == PROGRESSIVE else 0
+        made += segment(0xC4, b"\0\1" + bytes(16)) + segment(0xC4, b"\x10\1" + bytes(15) + bytes((run,)))
+    for numbers, (first, last, bits) in scans:
+        selected = b"".join(bytes((number, 0)) for number in numbers)
+        made += segment(0xDA, bytes((len(numbers),)) + selected + bytes((first, last, bits))) + b"\x12" * 2
+    return made + b"\xff\xd9"
 
 
 # PNG

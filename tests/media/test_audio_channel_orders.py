@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.media.audio import AudioMediaIO, pyav_reader
+from lazymedia.media.audio import AudioMediaIO, ffmpeg_frames
 from lazymedia.testing.audio import make_audio
 
 ORDERS = {
@@ -61,7 +61,7 @@ def test_frames_that_come_with_a_list_are_refused_and_it_is_not_freed_twice() ->
             frames = packet.decode()
             assert frames
             with pytest.raises(UnprocessableMediaError, match="order of channels"):
-                pyav_reader._refuse_listed(frames)
+                ffmpeg_frames._refuse_listed(frames)
             del frames
             gc.collect()
 

@@ -18,10 +18,10 @@ from tests.media.audio_clips import wav
 FORMATS = {
     "WAV": ("WAV", "soundfile"),
     "FLAC": ("FLAC", "soundfile"),
-    "OGG": ("OGG", "soundfile"),
+    "OGG": ("OGG", "pyav"),
     "OGA": ("OGG FLAC", "pyav"),
-    "OPUS": ("OGG Opus", "pyav"),
-    "MP3": ("MP3", "soundfile"),
+    "OPUS": ("OGG", "pyav"),
+    "MP3": ("MP3", "pyav"),
     "AIFF": ("AIFF", "soundfile"),
     "M4A": ("MP4", "pyav"),
     "MP4": ("MP4", "pyav"),
@@ -48,7 +48,7 @@ def test_every_format_is_told_from_its_bytes_and_its_backend_written_into_the_sp
         ref = AudioMediaIO().load_bytes_ref(clip)
 
         assert told is not None, format_
-        assert (told.name, told.backend) == (name, backend), format_
+        assert told.name == name, format_
         assert ref.spec == DecodeSpec({"audio_backend": backend}), format_
         assert not ref.is_decoded
 
@@ -76,15 +76,26 @@ def test_every_format_decodes_to_mono_at_its_native_rate(format_: str, backend: 
     assert any(abs(int(spectrum.argmax()) - tone) <= 1 for tone in tones)
 
 
-@pytest.mark.parametrize("format_", ["WAV", "FLAC", "OGG", "OPUS", "MP3", "AIFF"])
+@pytest.mark.parametrize("format_", ["WAV", "FLAC", "AIFF"])
 def test_the_two_backends_agree_on_what_both_read(format_: str) -> None:
     clip = make_audio(1, 48_000, 2, format=format_)
 
     one, _ = AudioMediaIO(audio_backend="soundfile").load_bytes(clip)
     other, _ = AudioMediaIO(audio_backend="pyav").load_bytes(clip)
 
-    assert len(one) == len(other)
-    assert np.abs(one - other).max() < (2e-5 if format_ in {"OGG", "OPUS", "MP3"} else 1e-30)
+    assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("format_", ["OGG", "MP3"])
+def test_lossy_codecs_give_what_libsndfile_gives(format_: str) -> None:
+    """Called here directly; lazymedia gives it neither."""
+    clip = make_audio(1, 48_000, 2, format=format_)
+    want = soundfile.read(io.BytesIO(clip), dtype="float32")[0]
+
+    samples, _ = AudioMediaIO().load_bytes(clip)
+
+    assert len(samples) == len(want)
+    assert np.abs(samples - want.mean(axis=1)).max() < 2e-5
 
 
 @pytest.mark.parametrize(
@@ -174,7 +185,7 @@ def test_mono_of_many_channels_is_their_mean(channels: int, backend: str) -> Non
     assert np.abs(mono - samples.mean(axis=1)).max() < 1e-6
 
 
-@pytest.mark.parametrize("format_", ["M4A", "WEBM", "AAC", "TS"])
+@pytest.mark.parametrize("format_", ["M4A", "WEBM", "AAC", "TS", "OGG", "OPUS", "MP3"])
 def test_soundfile_by_name_reads_nothing_by_another_library(format_: str) -> None:
     reader = AudioMediaIO(audio_backend="soundfile")
     ref = reader.load_bytes_ref(make_audio(0.2, 48_000, format=format_))
@@ -202,10 +213,11 @@ def test_one_clip_has_one_key_whether_its_backend_was_named_or_chosen() -> None:
 def test_an_mp3_is_found_behind_tags_and_padding(before: bytes) -> None:
     ref = AudioMediaIO().load_bytes_ref(before + make_audio(1, 44_100, format="MP3"))
 
-    assert ref.spec == DecodeSpec({"audio_backend": "soundfile"})
+    assert ref.spec == DecodeSpec({"audio_backend": "pyav"})
     samples, rate = ref.decode()
     assert rate == 44_100
-    assert len(samples) == 44_100
+    # Behind padding FFmpeg does not look for the frame that says what an encoder added at both ends.
+    assert len(samples) == 44_100 if before[:3] == b"ID3" else 44_100 <= len(samples) <= 44_100 + 3 * 1152
 
 
 def test_a_picture_in_an_mp3_is_passed_over() -> None:
@@ -216,9 +228,8 @@ def test_a_picture_in_an_mp3_is_passed_over() -> None:
     tag = b"ID3\3\0\0" + bytes([size >> 21 & 127, size >> 14 & 127, size >> 7 & 127, size & 127]) + frame
     clip = tag + make_audio(1, 44_100, format="MP3")
 
-    for backend in ("soundfile", "pyav"):
-        samples, _ = AudioMediaIO(audio_backend=backend).load_bytes(clip)
-        assert len(samples) >= 44_100, backend
+    samples, _ = AudioMediaIO().load_bytes(clip)
+    assert len(samples) == 44_100
 
 
 def test_a_name_that_ffmpeg_would_follow_opens_nothing() -> None:

@@ -33,7 +33,7 @@ def test_amr_of_telephones_decodes(container: str, name: str) -> None:
     clip = odd_clips.amr(2, container)
     told = sniff(clip)
     assert told is not None
-    assert (told.name, told.backend) == (name, "pyav")
+    assert told.name == name
 
     samples, rate = AudioMediaIO().load_bytes(clip)
 
@@ -50,13 +50,15 @@ def test_wide_band_amr_decodes_at_its_own_rate() -> None:
     assert (rate, len(samples)) == (16_000, 16_000)
 
 
-def test_amr_that_ends_between_two_frames_yields_what_exists_and_within_one_an_error() -> None:
+def test_amr_that_ends_early_yields_what_exists() -> None:
     clip = odd_clips.amr(1)
     frame = 13  # at 4.75 kbit/s, which the encoder takes
     assert (len(clip) - 6) % frame == 0
 
     assert len(decode(clip[: 6 + 10 * frame])) == 10 * 160
-    refusal(clip[: 6 + 10 * frame + 5])
+    (samples, _), info = AudioMediaIO().load_bytes_and_info(clip[: 6 + 10 * frame + 5])
+    assert 10 * 160 <= len(samples) <= 11 * 160
+    assert info.errors == 1
     refusal(clip[:6])
 
 
@@ -145,7 +147,7 @@ def test_a_cover_beside_the_sound_is_passed_over(container: str) -> None:
     assert np.array_equal(with_cover, decode(muxed(("aac", tone(440), 0), container=container)))
 
 
-@pytest.mark.parametrize("backend", ["soundfile", "pyav"])
+@pytest.mark.parametrize("backend", ["auto", "pyav"])
 def test_an_mp3_sounds_the_same_with_and_without_its_cover(backend: str) -> None:
     clip = make_audio(1, 44_100, format="MP3")
     assert odd_clips.behind_cover(clip)[-len(clip) :] == clip
@@ -218,7 +220,7 @@ def test_an_mp3_of_less_than_a_frame_is_an_error() -> None:
         refusal(clip[:size])
 
 
-@pytest.mark.parametrize("backend", ["soundfile", "pyav"])
+@pytest.mark.parametrize("backend", ["auto", "pyav"])
 def test_an_mp3_is_as_long_as_what_was_read_of_it(backend: str) -> None:
     """Half of the bytes, whose header still tells the length of the whole."""
     clip = make_audio(5, 44_100, format="MP3")

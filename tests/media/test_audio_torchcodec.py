@@ -20,7 +20,7 @@ from tests.media.stops import After
 from tests.media.test_audio_formats import EXACT, FORMATS
 from tests.media.torchcodec_here import load_or_skip
 
-BY_OTHERS = {"MP3": "soundfile", "AIFF": "soundfile", "AAC": "pyav", "TS": "pyav", "MPEG": "pyav"}
+BY_OTHERS = {"MP3": "pyav", "AIFF": "soundfile", "AAC": "pyav", "TS": "pyav", "MPEG": "pyav"}
 """What FFmpeg could take for another format, and what then reads it."""
 
 TOLERANCE = 3e-7
@@ -154,13 +154,26 @@ def test_damage_is_an_error_or_what_pyav_makes_of_it(format_: str) -> None:
 
 
 @pytest.mark.parametrize("number", [5, 400])
-def test_a_damaged_packet_of_aac_is_an_error(number: int) -> None:
-    clip = with_packet(make_audio(12, 48_000, 2, format="M4A"), number, b"\xff" * 64)
+def test_a_damaged_packet_of_aac_is_left_out_and_counted(number: int) -> None:
+    whole = make_audio(12, 48_000, 2, format="M4A")
+    clip = with_packet(whole, number, b"\xff" * 64)
 
-    with pytest.raises(UnprocessableMediaError, match="cannot be decoded") as caught:
-        by_torchcodec().load_bytes(clip)
+    (samples, _), info = by_torchcodec().load_bytes_and_info(clip)
 
-    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert len(samples) == len(by_pyav().load_bytes(whole)[0]) - 1024
+    assert (info.lost_samples, info.errors) == (1024, 1)
+
+
+def test_ogg_that_ffmpeg_by_itself_would_read_wrong_is_pyavs() -> None:
+    """Recordings in a row, and one of a single page."""
+    one, other = (make_audio(2, 48_000, format="OGG", seed=seed) for seed in (0, 1))
+    small = make_audio(0.1, 48_000, format="OGG")
+
+    assert by_torchcodec().load_bytes_ref(one).spec == DecodeSpec({"audio_backend": "torchcodec"})
+    for clip in (one + other, small):
+        ref = by_torchcodec().load_bytes_ref(clip)
+        assert ref.spec == DecodeSpec({"audio_backend": "pyav"})
+        assert np.array_equal(ref.decode()[0], by_pyav().load_bytes(clip)[0])
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 5])

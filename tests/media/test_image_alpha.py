@@ -12,8 +12,10 @@ import pytest
 from numpy import typing as npt
 from PIL import Image
 
+from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.image import ImageMediaIO
+from lazymedia.media.video import VideoMediaIO
 from tests.media import pictures
 
 EVERYTHING = Limits(image_formats=pictures.ALL_FORMATS)
@@ -33,6 +35,13 @@ def raw_png(bits: int, colour: int, key: tuple[int, ...], left: bytes, right: by
     """Six rows of packed samples, and a see-through colour in the file's own units."""
     rows = (b"\0" + left + right) * 6
     return pictures.png_of(8, 6, bits, colour, rows, pictures.chunk(b"tRNS", struct.pack(f">{len(key)}H", *key)))
+
+
+def grey_palette_picture() -> Image.Image:
+    """Whose palette Pillow leaves away: it opens the file as "L"."""
+    image = Image.frombytes("P", (8, 6), pictures.greys("L", 70, 90).tobytes())
+    image.putpalette([grey for grey in range(256) for _ in range(3)])
+    return image
 
 
 BLUE, WHITE, BLACK = (0, 0, 255), (255, 255, 255), (0, 0, 0)
@@ -66,6 +75,10 @@ SEE_THROUGH: dict[str, tuple[bytes, tuple[int, int, int]]] = {
     ),
     "GIF": (pictures.encode(pictures.palette_picture(), "GIF", transparency=0), BLUE),
     "GIF of greys": (pictures.encode(pictures.greys("L", 70, 90), "GIF", transparency=70), (90, 90, 90)),
+    "GIF of all greys in order": (
+        pictures.encode(grey_palette_picture(), "GIF", transparency=70, optimize=False),
+        (90, 90, 90),
+    ),
     "WebP": (pictures.encode(pictures.two_columns(), "WEBP", lossless=True, exact=True), BLUE),
     "AVIF": (pictures.encode(pictures.two_columns(), "AVIF", quality=100, subsampling="4:4:4"), BLUE),
     "TIFF": (pictures.encode(pictures.two_columns(), "TIFF"), BLUE),
@@ -149,6 +162,15 @@ OPENED: dict[str, Callable[[], Image.Image]] = {
     "1 with a key": lambda: with_info(pictures.greys("1", 0, 1), 0),
     "I;16 with a key": lambda: with_info(pictures.greys("I;16", 70, 23131), 70),
     "RGB with a key": lambda: with_info(pictures.two_columns(alpha=False), pictures.HIDDEN),
+    "RGB with a number, which is red's": lambda: with_info(pictures.two_columns(alpha=False), pictures.HIDDEN[0]),
+    "RGB with a list": lambda: with_info(pictures.two_columns(alpha=False), list(pictures.HIDDEN)),
+    "L with a tuple": lambda: with_info(pictures.greys("L", 70, 90), (70,)),
+    "L with three numbers": lambda: with_info(pictures.greys("L", 70, 90), (70, 70, 70)),
+    "L with alphas": lambda: with_info(pictures.greys("L", 1, 90), b"\xff\x00"),
+    "1 with alphas": lambda: with_info(pictures.greys("1", 0, 1), b"\x00"),
+    "1 with a key of white": lambda: with_info(pictures.greys("1", 1, 0), 255),
+    "I with a key": lambda: with_info(pictures.greys("I", 70, 90), 70),
+    "I;16B with a key": lambda: with_info(pictures.greys("I;16B", 70, 23131), 70),
 }
 
 
@@ -168,6 +190,65 @@ def test_transparency_that_only_opened_pictures_have_is_laid_on_the_background_t
         image.tobytes(),
         image.getpalette("RGBA") if "P" in kind else 0,
     ), "the caller's picture"
+
+
+@pytest.mark.parametrize(
+    ("mode", "transparency"),
+    [("RGB", b"\0\1"), ("RGB", (1, 2)), ("RGB", "red"), ("L", (1, 2)), ("P", (1, 2, 3))],
+)
+def test_a_note_of_transparency_that_means_nothing_is_rejected_as_by_pillow(mode: str, transparency: Any) -> None:
+    image = with_info(Image.new(mode, (4, 3)), transparency)
+    with pytest.raises((TypeError, ValueError)):
+        image.convert("RGBA")
+    with pytest.raises(UnprocessableMediaError):
+        convert(image)
+
+
+def test_a_gif_that_pillow_saved_from_all_greys_shows_the_background_for_one_of_them() -> None:
+    ramp = Image.frombytes("L", (16, 16), bytes(range(256)))
+    data = pictures.encode(ramp, "GIF", transparency=3)
+    expected = np.repeat(np.arange(256).reshape(16, 16, 1), 3, axis=2)
+    expected[0, 3] = GREEN
+    assert np.array_equal(load(data, background=GREEN), expected)
+    with Image.open(io.BytesIO(data)) as opened:
+        assert opened.mode == "L"
+        assert np.array_equal(convert(opened, rgba_background_color=GREEN), expected)
+
+
+def animated_webp(canvas: tuple[int, int], *, alpha: bool = False) -> bytes:
+    """One frame of 8 x 6 red pixels at the corner of a larger canvas."""
+    frame = pictures.encode(Image.new("RGB", (8, 6), (255, 0, 0)), "WEBP", lossless=True)[12:]
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return kind + struct.pack("<L", len(content)) + content + b"\0" * (len(content) & 1)
+
+    def three(number: int) -> bytes:
+        return number.to_bytes(3, "little")
+
+    extended = chunk(b"VP8X", bytes((0x02 | 0x10 * alpha, 0, 0, 0)) + three(canvas[0] - 1) + three(canvas[1] - 1))
+    place = bytes(6) + three(7) + three(5) + three(100) + b"\0"
+    body = b"WEBP" + extended + chunk(b"ANIM", bytes(6)) + chunk(b"ANMF", place + frame)
+    return b"RIFF" + struct.pack("<L", len(body)) + body
+
+
+@pytest.mark.parametrize("alpha", [False, True])
+def test_what_no_frame_of_a_webp_covers_is_see_through(alpha: bool) -> None:
+    data = animated_webp((12, 9), alpha=alpha)
+    flat = load(data, background=GREEN)
+    assert np.array_equal(flat[:6, :8], np.broadcast_to(np.array((255, 0, 0)), (6, 8, 3)))
+    assert np.array_equal(flat[6:], np.broadcast_to(np.array(GREEN), (3, 12, 3)))
+    assert np.array_equal(flat[:6, 8:], np.broadcast_to(np.array(GREEN), (6, 4, 3)))
+    assert load(data, "RGBA")[8, 11, 3] == 0
+    video, _ = VideoMediaIO(num_frames=1).load_bytes(data)
+    assert np.array_equal(video[0], load(data)), "as a video too"
+
+
+def test_a_webp_whose_frame_covers_its_canvas_is_opaque() -> None:
+    data = animated_webp((8, 6))
+    image = ImageMediaIO(None).load_bytes(data)
+    assert isinstance(image, Image.Image)
+    assert image.mode == "RGB"
+    assert np.array_equal(load(data, background=GREEN), np.broadcast_to(np.array((255, 0, 0)), (6, 8, 3)))
 
 
 def test_half_transparency_is_rounded_as_pillow_pastes() -> None:

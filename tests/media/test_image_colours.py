@@ -60,27 +60,54 @@ def test_the_other_sixteen_bit_modes_are_read_alike() -> None:
     values = sixteen_bits()
     little = Image.frombytes("I;16L", (256, 256), values.astype("<u2").tobytes())
     assert np.array_equal(convert(little, "L")[..., 0], values >> 8)
-    wide = Image.fromarray(values.astype(np.int32))
-    assert wide.mode == "I"
-    assert np.array_equal(convert(wide, "L")[..., 0], values >> 8)
+
+
+RAMP = np.arange(256, dtype=np.int32).reshape(16, 16)
+EIGHT_BITS: dict[str, Image.Image] = {
+    "I, from an array": Image.fromarray(RAMP),
+    "I, from L": Image.fromarray(RAMP.astype(np.uint8)).convert("I"),
+    "I;16": Image.fromarray(RAMP.astype(np.uint16)),
+    "I;16B": Image.fromarray(RAMP.astype(">u2")),
+    "I;16, from L": Image.fromarray(RAMP.astype(np.uint8)).convert("I;16"),
+}
+
+
+@pytest.mark.parametrize("target", ["RGB", "L", "RGBA", None])
+@pytest.mark.parametrize("kind", EIGHT_BITS)
+def test_wide_greys_that_need_eight_bits_are_what_pillow_makes_of_them_and_not_black(
+    kind: str, target: str | None
+) -> None:
+    image = EIGHT_BITS[kind]
+    expected = np.asarray(image.convert(target or "L")).reshape(16, 16, -1)
+    assert np.array_equal(expected[..., 0], RAMP)
+    ways = [convert(image, target), load(pictures.encode(image, "TIFF"), target)]
+    if image.mode == "I;16":
+        ways.append(load(pictures.encode(image, "PNG"), target))
+    for pixels in ways:
+        assert np.array_equal(pixels, expected)
+    as_image = ImageMediaIO(target).convert(image)
+    assert isinstance(as_image, Image.Image)
+    assert target is None or np.array_equal(np.asarray(as_image).reshape(expected.shape), expected)
 
 
 @pytest.mark.parametrize(
     "image",
     [
         Image.new("F", (3, 2), 0.5),
+        Image.new("F", (3, 2), 200.0),
+        Image.new("I", (3, 2), 256),
         Image.new("I", (3, 2), 65536),
         Image.new("I", (3, 2), -1),
+        Image.fromarray(np.array([[7, 8], [9, 300]], np.int32)),
     ],
-    ids=["floating point", "more than 16 bits", "negative"],
+    ids=["0 to 1", "0 to 255", "more than 8 bits", "more than 16 bits", "negative", "one pixel of four"],
 )
 def test_numbers_without_a_known_range_are_refused(image: Image.Image) -> None:
     with pytest.raises(UnprocessableMediaError, match="8 bits") as caught:
         convert(image)
     assert caught.value.modality == "image"
-    if image.mode == "F":
-        with pytest.raises(UnprocessableMediaError, match="8 bits"):
-            load(pictures.encode(image, "TIFF"))
+    with pytest.raises(UnprocessableMediaError, match="8 bits"):
+        load(pictures.encode(image, "TIFF"))
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
@@ -300,6 +327,42 @@ def test_an_opened_picture_that_cannot_be_loaded_is_refused_with_the_reason() ->
         with pytest.raises(UnprocessableMediaError) as caught:
             convert(opened)
     assert isinstance(caught.value.__cause__, OSError)
+
+
+def bmp_of_four_bytes(pixels: bytes, width: int, height: int) -> bytes:
+    """A BMP of blue, green, red and alpha, with a mask for each."""
+    head = struct.pack("<LllHHLLllLL", 108, width, height, 1, 32, 3, 0, 0, 0, 0, 0)
+    masks = struct.pack("<LLLL", 0xFF0000, 0xFF00, 0xFF, 0xFF000000)
+    return b"BM" + struct.pack("<LHHL", 0, 0, 0, 122) + head + masks + bytes(52) + pixels
+
+
+@pytest.mark.parametrize("target", ["RGB", "RGBA", "L", None])
+def test_a_bmp_whose_alpha_is_zero_throughout_is_opaque(target: str | None) -> None:
+    """As in browsers: programs leave the fourth byte empty."""
+    red = Image.new("RGB", (4, 3), (200, 10, 20))
+    empty = bmp_of_four_bytes(bytes((20, 10, 200, 0)) * 12, 4, 3)
+    expected = np.asarray(red.convert(target or "RGB")).reshape(3, 4, -1)
+    assert np.array_equal(load(empty, target, GREEN), expected)
+    with Image.open(io.BytesIO(empty)) as opened:
+        assert opened.mode == "RGBA"
+        assert np.array_equal(convert(opened, target, rgba_background_color=GREEN), expected)
+
+
+def test_a_bmp_with_one_opaque_pixel_is_see_through_elsewhere() -> None:
+    data = bmp_of_four_bytes(bytes((20, 10, 200, 0)) * 11 + bytes((20, 10, 200, 255)), 4, 3)
+    pixels = load(data, background=GREEN)
+    assert np.array_equal(pixels[0, 3], (200, 10, 20)), "rows are stored from the bottom"
+    assert np.array_equal(pixels.reshape(12, 3)[[*range(3), *range(4, 12)]], [GREEN] * 11)
+
+
+@pytest.mark.parametrize("target", ["RGB", "RGBA", "L", None])
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_a_png_of_palette_colours_without_a_palette_is_what_pillow_makes_of_it(bits: int, target: str | None) -> None:
+    data = pictures.png_of(16 * 8 // bits, 1, bits, 3, b"\0" + bytes(range(0, 256, 17)))
+    with Image.open(io.BytesIO(data)) as opened:
+        expected = np.asarray(opened.convert(target or "RGB")).reshape(1, 16 * 8 // bits, -1)
+        assert np.array_equal(load(data, target), expected)
+        assert np.array_equal(convert(opened, target), expected)
 
 
 def test_run_length_coded_bmps_are_decoded_up_to_a_size() -> None:

@@ -55,6 +55,48 @@ def test_a_header_cannot_be_changed_and_reads_as_a_mapping() -> None:
     assert dataclasses.asdict(header) == {"format": "PNG", "width": 37, "height": 29, "mode": "LA", "orientation": 1}
 
 
+@pytest.mark.parametrize("kind", HEADERS)
+def test_a_reference_gives_the_header_and_decodes_nothing(kind: str) -> None:
+    data, _ = HEADERS[kind]
+    ref = ImageMediaIO(limits=Limits(image_formats=pictures.ALL_FORMATS)).load_bytes_ref(data)
+    header = ref.probe()
+    assert header == probe(data) == ref.fork().probe() == ref.outline()
+    assert not ref.is_decoded
+    image = ref.decode()
+    assert isinstance(image, Image.Image)
+    assert isinstance(header, ImageHeader)
+    assert header.upright_size == image.size
+    assert ref.probe() == header
+    assert ref.map(lambda picture: picture).probe() is None
+    ref.release()
+    assert ref.probe() is None
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_a_reference_gives_the_size_before_and_after_a_turn(turn: int) -> None:
+    exif = b"Exif\0\0" + pictures.orientation_exif(turn)
+    ref = ImageMediaIO().load_bytes_ref(pictures.encode(pictures.corners(), "JPEG", exif=exif))
+    header = ref.probe()
+    assert isinstance(header, ImageHeader)
+    assert (header.width, header.height, header.orientation) == (40, 24, turn)
+    image = ref.decode()
+    assert isinstance(image, Image.Image)
+    assert header.upright_size == image.size
+
+
+@pytest.mark.parametrize("data", [b"", b"not a picture", b"\xff\xd8\xff\xe0"], ids=repr)
+def test_a_reference_without_a_header_gives_none(data: bytes) -> None:
+    assert ImageMediaIO().load_bytes_ref(data).probe() is None
+
+
+def test_a_decoder_that_makes_something_else_of_a_picture_has_no_header() -> None:
+    class Cropping(ImageMediaIO):
+        def load_bytes(self, data: bytes) -> Any:
+            return np.asarray(super().load_bytes(data))[:2]
+
+    assert Cropping().load_bytes_ref(HEADERS["PNG"][0]).probe() is None
+
+
 def test_a_bomb_can_be_probed() -> None:
     assert probe(pictures.png_of(2**31 - 1, 1, 1, 0, b"\0")).width == 2**31 - 1
 

@@ -327,7 +327,6 @@ UNSUPPORTED: dict[str, bytes] = {
     "SVG": b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"/>',
     "HTML": b"<!DOCTYPE html>",
     "half a signature": b"\x89PNG\r\n\x1a",
-    "HEIC": b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic" + bytes(100),
     "JPEG 2000": b"\0\0\0\x0cjP  \r\n\x87\n" + bytes(50),
     "PSD": b"8BPS\0\1" + bytes(50),
     "EPS": b"%!PS-Adobe-3.0 EPSF-3.0",

@@ -10,11 +10,12 @@ import pytest
 from lazymedia import MediaRef, PacketIndexCache, ReleasedError, UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.audio import AudioMediaIO
+from lazymedia.media.image import ImageHeader, ImageMediaIO
 from lazymedia.media.video import VideoMediaIO, VideoMetadata
 from lazymedia.media.video.container import open_video
 from lazymedia.media.video.upright import shown_size
 from lazymedia.parse.video import parse_video_data
-from lazymedia.testing import make_audio, make_video
+from lazymedia.testing import make_audio, make_image, make_video
 from tests.media import videos
 from tests.media.videos import broken_packet
 
@@ -230,3 +231,18 @@ def test_a_second_movie_is_left_to_the_decode(rotation: int) -> None:
 
     assert ref.outline() is None
     assert ref.decode()[1].total_num_frames == 3
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP"])
+def test_the_outline_of_a_picture_is_its_header(kind: str) -> None:
+    ref = ImageMediaIO().load_bytes_ref(make_image(30, 20, format=kind))
+    header = ref.outline()
+
+    assert isinstance(header, ImageHeader)
+    assert (header.format, header.upright_size, ref.is_decoded) == (kind, (30, 20), False)
+    assert header.upright_size == ref.decode().size
+
+
+def test_what_is_no_picture_has_no_outline() -> None:
+    for payload in (b"hello", b"\x89PNG\r\n\x1a\n"):
+        assert ImageMediaIO().load_bytes_ref(payload).outline() is None

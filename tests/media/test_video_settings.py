@@ -22,6 +22,7 @@ from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.sampling import Clip
 from lazymedia.media.video.scan import learn
 from lazymedia.media.video.side_by_side import run_all
+from lazymedia.testing import make_image
 from lazymedia.testing.video import make_video, read_frame_numbers
 from tests.media.stops import After
 
@@ -188,6 +189,41 @@ def test_metadata_read_as_a_mapping_and_cannot_be_changed() -> None:
         metadata["get"]
     with pytest.raises(AttributeError):
         metadata.fps = 1.0  # type: ignore[misc]  # that it fails is the point
+
+
+def test_metadata_give_the_arguments_of_hugging_faces_own_class() -> None:
+    """A rate that is not known is None there: their class divides by it."""
+    theirs = pytest.importorskip("transformers.video_utils").VideoMetadata
+    _, metadata = VideoMediaIO(num_frames=4).load_bytes(make_video(50, fps=25))
+    _, still = VideoMediaIO().load_bytes(make_image(format="WEBP"))
+
+    made = theirs(**metadata.to_hf())
+
+    assert dict(made) == metadata.to_hf()
+    assert (made.total_num_frames, made.fps, made.duration) == (50, 25.0, 2.0)
+    assert (made.width, made.height, made.video_backend) == (128, 64, "pyav")
+    assert made.timestamps == pytest.approx(metadata.timestamps)
+    assert theirs(**still.to_hf()).fps is None
+    metadata.to_hf()["frames_indices"].clear()  # a processor may change what it is given
+    assert metadata.frames_indices == [0, 16, 32, 49]
+
+
+@pytest.mark.parametrize("name", ["Qwen2VLVideoProcessor", "Qwen3VLVideoProcessor", "SmolVLMVideoProcessor"])
+def test_a_video_processor_of_hugging_face_takes_them(name: str) -> None:
+    pytest.importorskip("torchvision")
+    transformers = pytest.importorskip("transformers")
+    frames, metadata = VideoMediaIO(num_frames=4).load_bytes(make_video(50, fps=25))
+
+    made = getattr(transformers, name)()(
+        videos=[frames.transpose(0, 3, 1, 2)],
+        video_metadata=[metadata.to_hf()],
+        do_sample_frames=False,
+        return_metadata=True,
+        return_tensors="pt",
+    )
+
+    (used,) = made["video_metadata"]
+    assert (list(used.frames_indices), used.fps, used.total_num_frames) == ([0, 16, 32, 49], 25.0, 50)
 
 
 @pytest.mark.parametrize(("wanted", "loaded"), [(32, True), (5, True), (4, False)])

@@ -99,10 +99,10 @@ def test_a_conversation_without_messages_is_refused(template: str | None) -> Non
 
 
 def test_a_template_that_fails_on_a_message_is_the_clients_fault() -> None:
-    info = processing_info(make_processor("llava", chat_template="{{ 'a' + messages[0].content }}"))
+    info = processing_info(make_processor("llava", chat_template="{{ messages[0].missing.field }}"))
 
     with pytest.raises(BadRequestError, match="refuses the messages"):
-        info.apply_chat_template([{"role": "user", "content": None}])
+        info.apply_chat_template([{"role": "user", "content": "Hello"}])
 
 
 @pytest.mark.parametrize(

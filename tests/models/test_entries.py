@@ -95,10 +95,10 @@ def test_several_threads_get_what_one_gets(get_info: GetInfo, family: str) -> No
 
 
 @pytest.mark.parametrize("return_tensors", ["pt", "np"])
-def test_what_is_handed_out_cannot_change_the_entry(get_info: GetInfo, return_tensors: str) -> None:
+def test_what_leaves_without_sharing_cannot_change_the_entry(get_info: GetInfo, return_tensors: str) -> None:
     item = get_info("llava", return_tensors).process_item("image", picture(30, 20))
     before = np.asarray(item.features["pixel_values"]).copy()
-    handed = item.handed_out()
+    handed = item.handed_out(share_tensors=False)
     if return_tensors == "pt":
         handed.features["pixel_values"].zero_()
     else:

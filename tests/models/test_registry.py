@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,70 @@ def test_a_folder_gives_the_same_as_the_processor_that_was_saved_there(family: s
 def test_a_folder_without_a_processor_is_refused_as_transformers_does_it(tmp_path: Path) -> None:
     with pytest.raises((OSError, ValueError)):
         processing_info(tmp_path)
+
+
+NO_NETWORK = """
+import socket, sys
+def refused(*args, **kwargs):
+    print("network")
+    raise OSError("no network here")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refused
+from lazymedia.models import processing_info
+try:
+    print(type(processing_info(sys.argv[1])).__name__)
+except Exception as exc:
+    print(type(exc).__name__, exc)
+"""
+
+
+def by_name(name: str, cache: Path) -> str:
+    """What comes of a name, in a process whose Hugging Face cache is a folder and whose network fails."""
+    environ = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "TRANSFORMERS_"))}
+    environ |= {"HF_HOME": str(cache), "HF_HUB_CACHE": str(cache)}
+    found = subprocess.run(
+        [sys.executable, "-c", NO_NETWORK, name], capture_output=True, text=True, check=False, env=environ, cwd=cache
+    )
+    return found.stdout.strip() or found.stderr
+
+
+def keep(cache: Path, name: str, *files: str) -> None:
+    """Put a processor into a cache as `hf download` would, or only some of its files."""
+    folder = cache / f"models--{name.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs/main").write_text("0" * 40)
+    make_processor("llava").save_pretrained(folder / "snapshots" / ("0" * 40))
+    for path in (folder / "snapshots" / ("0" * 40)).iterdir():
+        if files and path.name not in files:
+            path.unlink()
+
+
+def test_a_name_is_looked_up_in_the_local_cache_and_nowhere_else(tmp_path: Path) -> None:
+    keep(tmp_path, "org/name")
+
+    assert by_name("org/name", tmp_path) == "LlavaInfo"
+
+
+@pytest.mark.parametrize("name", ["org/other", "other"])
+def test_a_name_that_the_cache_does_not_hold_is_no_download(name: str, tmp_path: Path) -> None:
+    keep(tmp_path, "org/name")
+    found = by_name(name, tmp_path)
+
+    assert found.startswith("FileNotFoundError ")
+    assert f"nothing is downloaded here: run `hf download {name}` first" in found
+    assert "connection" not in found
+
+
+@pytest.mark.parametrize("files", [("tokenizer.json", "tokenizer_config.json"), ("processor_config.json",), ("none",)])
+def test_a_processor_of_which_some_files_are_cached_is_no_download(files: tuple[str, ...], tmp_path: Path) -> None:
+    keep(tmp_path, "org/name", *files)
+
+    assert "run `hf download org/name` first" in by_name("org/name", tmp_path)
+
+
+@pytest.mark.parametrize("path", ["./folder", "/no/such/folder", "a/b/c", "~/folder", ""])
+def test_a_folder_that_is_not_there_is_no_name(path: str) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        processing_info(path)
 
 
 def test_importing_the_packages_loads_neither_transformers_nor_torch() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from lazymedia.errors import ReleasedError, UnprocessableMediaError
 from lazymedia.limits import Limits
-from lazymedia.media.audio import AudioMediaIO, resample
+from lazymedia.media.audio import AudioMediaIO, resample, to_channels
 from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.media.ref import MediaRef
 from lazymedia.parse.audio import AudioProcessorItems, AudioRules, audio_rules, parse_audio_data
@@ -246,3 +246,61 @@ def test_the_rules_resample_as_the_transform_does() -> None:
     clip = sound(1, 44_100)[:, 0]
 
     assert np.array_equal(parse((clip, 44_100), audio_rules(16_000)).get(0), resample(16_000)((clip, 44_100))[0])
+
+
+def _torch(values: list[float], dtype: str) -> Any:
+    torch = pytest.importorskip("torch")
+    return torch.tensor(values, dtype=getattr(torch, dtype))
+
+
+BEYOND: dict[str, Any] = {
+    "a float of 3e38": np.full(100, 3e38, np.float32),
+    "a float just beyond the limit": np.full(100, 2.0**33, np.float32),
+    "a negative one": np.full(100, -3e38, np.float32),
+    "stereo whose sum is infinite": np.full((2, 100), 3e38, np.float32),
+    "stereo of both signs": np.stack([np.full(100, 3e38, np.float32), np.full(100, -3e38, np.float32)]),
+    "a double that no float holds": np.full(100, 1e300),
+    "a list of one": [1e300] * 100,
+    "a list of a whole number that no float holds": [10**400] * 100,
+    "a list with an infinity": [0.0, float("inf")],
+    "NaN in one channel": np.stack([np.zeros(100), np.full(100, np.nan)]),
+    "an infinite half": np.full(100, np.inf, np.float16),
+}
+
+
+@pytest.mark.parametrize("rules", [(), (8_000,), (None, 1), (8_000, 1), (48_000, 2)], ids=str)
+@pytest.mark.parametrize("with_rate", [False, True])
+@pytest.mark.parametrize("what", BEYOND)
+def test_samples_beyond_any_recording_never_become_an_item(what: str, with_rate: bool, rules: tuple[Any, ...]) -> None:
+    """Finite ones too: their sum, or what resampling makes of them, would not be."""
+    given = BEYOND[what]
+
+    with pytest.raises(UnprocessableMediaError, match="samples") as caught:
+        parse((given, 16_000) if with_rate else given, audio_rules(*rules)).get(0)
+
+    assert caught.value.modality == "audio"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_tensors_beyond_any_recording_are_refused_too(dtype: str) -> None:
+    with pytest.raises(UnprocessableMediaError, match="samples"):
+        parse(_torch([1e38] * 100, dtype)).get(0)
+
+
+def test_an_operator_sets_how_large_samples_may_be() -> None:
+    rules = audio_rules(limits=Limits(max_audio_amplitude=2))
+
+    assert parse(np.full(10, 2.0, np.float32), rules).get(0).max() == 2
+    with pytest.raises(UnprocessableMediaError, match="beyond 2"):
+        parse(np.full(10, 2.1, np.float32), rules).get(0)
+
+
+def test_what_transforms_make_is_checked_whatever_they_are_given() -> None:
+    """Called by themselves, as on the result of another decoder."""
+    loud = np.full((2, 4_000), 3e38, np.float32)
+
+    with pytest.raises(UnprocessableMediaError, match="finite"):
+        to_channels(1)((loud, 16_000))
+    for clip in (loud, loud[0]):
+        with pytest.raises(UnprocessableMediaError, match="samples"):
+            resample(8_000)((clip, 16_000))

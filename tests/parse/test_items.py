@@ -69,7 +69,7 @@ def test_sizes_are_those_of_the_upright_media() -> None:
         Image.new("L", (4, 2)),
         np.zeros((2, 4, 3), np.uint8),
         np.zeros((3, 2, 4), np.uint8)[:, :, :2].repeat(4, axis=2)[:, :, :8],
-        torch.zeros(3, 2, 5),
+        torch.zeros(3, 2, 5, dtype=torch.uint8),
         np.zeros((2, 4), np.uint8),
     ]
     items = parse(media)
@@ -91,13 +91,24 @@ def test_sizes_are_those_of_the_upright_media() -> None:
         ((Image.new("RGB", (1, 1)), None), 2),
         (np.zeros((2, 2, 3), np.uint8), 1),
         (np.zeros((5, 2, 2, 3), np.uint8), 5),
-        (torch.zeros(4, 3, 2, 2), 4),
+        (torch.zeros(4, 3, 2, 2, dtype=torch.uint8), 4),
         (MediaRef(list, b"x"), 1),
         ([None], 1),
     ],
 )
 def test_one_item_or_several(data: object, count: int) -> None:
     assert len(parse(data)) == count
+
+
+@pytest.mark.parametrize("data", [5, "image", ["image"], [("image", None)]])
+def test_media_that_are_no_mapping_are_refused(data: Any) -> None:
+    with pytest.raises(BadRequestError, match="media must be a mapping"):
+        MultiModalDataParser().parse_mm_data(data)
+
+
+def test_none_means_no_media() -> None:
+    assert len(MultiModalDataParser().parse_mm_data(None)) == 0
+    assert len(MultiModalDataParser().parse_mm_data({"image": None, "video": None, "audio": None})) == 0
 
 
 @pytest.mark.parametrize("data", [[], None, ()])
@@ -111,6 +122,44 @@ def test_a_modality_without_items_is_left_out(data: object) -> None:
 def test_what_is_no_picture_is_refused(data: object) -> None:
     with pytest.raises(TypeError, match="image"):
         MultiModalDataParser().parse_mm_data({"image": data})
+
+
+NO_PIXELS = [
+    pytest.param(torch.zeros(1, 576, 4096), r"float32 with shape \(1, 576, 4096\)", id="embeddings"),
+    pytest.param(torch.zeros(3, 576, 4096), r"float32 with shape \(3, 576, 4096\)", id="three of them"),
+    pytest.param(torch.zeros(576, 4096, dtype=torch.bfloat16), "bfloat16", id="of one picture"),
+    pytest.param(np.zeros((1, 576, 4096), np.float16), "float16", id="of NumPy"),
+    pytest.param(np.full((8, 8, 3), 0.5, np.float32), "float32", id="values up to one"),
+    pytest.param(np.full((8, 8, 3), 7.5, np.float64), "float64", id="values above one"),
+    pytest.param(np.full((8, 8, 3), -1.0), "float64", id="negative values"),
+    pytest.param(torch.rand(3, 224, 224), "float32", id="a float tensor"),
+    pytest.param(np.zeros((8, 8, 3), np.int64), "int64", id="int64"),
+    pytest.param(np.zeros((8, 8), np.uint16), "uint16", id="uint16"),
+    pytest.param(np.zeros((8, 8), np.bool_), "bool", id="bool"),
+    pytest.param(np.zeros((8, 8, 3), np.int8), "int8", id="int8"),
+    pytest.param(np.zeros((8, 8, 3), object), "object", id="objects"),
+    pytest.param(torch.zeros(3, 8, 8, dtype=torch.complex64), "complex64", id="complex"),
+    pytest.param(np.zeros((8, 8, 5), np.uint8), r"\(8, 8, 5\)", id="five channels"),
+    pytest.param(np.zeros((0, 8, 3), np.uint8), r"\(0, 8, 3\)", id="no rows"),
+    pytest.param(np.zeros(8, np.uint8), r"\(8,\)", id="one axis"),
+]
+
+
+@pytest.mark.parametrize(("array", "text"), NO_PIXELS)
+def test_no_array_is_a_picture_by_its_shape(array: Any, text: str) -> None:
+    """Embeddings have as many axes as pictures, and a float picture's values may mean anything."""
+    for data in (array, [array], (array, array)):
+        with pytest.raises(TypeError, match=f"{text}.*uint8"):
+            parse(data)
+    with pytest.raises(TypeError, match=f"image at index 1 is .*{text}"):
+        parse([np.zeros((4, 4, 3), np.uint8), array])
+
+
+@pytest.mark.parametrize("axes", [4, 5])
+def test_no_batch_of_arrays_is_pictures_by_its_shape(axes: int) -> None:
+    for data in (torch.zeros([2] * (axes - 1) + [3]), np.zeros([2] * (axes - 1) + [3])):
+        with pytest.raises(TypeError, match="float"):
+            parse(data)
 
 
 def test_an_unknown_modality_is_the_clients_fault() -> None:

@@ -78,7 +78,7 @@ def test_metadata_that_is_missing_is_told_when_the_video_is_wanted() -> None:
         ([Image.new("RGB", (30, 20))] * 4, 1, 4),
         ([list(FRAMES), list(FRAMES)], 2, 5),
         (np.zeros((2, 5, 20, 30, 3), np.uint8), 2, 5),
-        (torch.zeros(6, 3, 20, 30), 1, 6),
+        (torch.zeros(6, 3, 20, 30, dtype=torch.uint8), 1, 6),
         ((FRAMES, {"fps": 1}), 1, 5),
         ([(FRAMES, {"fps": 1}), FRAMES], 2, 5),
         ((FRAMES, FRAMES), 2, 5),
@@ -93,6 +93,31 @@ def test_one_video_or_several(data: object, count: int, frames: int) -> None:
 @pytest.mark.parametrize("data", [None, [], ()])
 def test_no_video(data: object) -> None:
     assert parse_video_data(data) is None
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        torch.zeros(6, 3, 20, 30),
+        np.zeros((6, 20, 30, 3), np.float32),
+        np.zeros((6, 20, 30, 3), np.int64),
+        np.zeros((6, 20, 30, 5), np.uint8),
+        np.zeros((6, 0, 30, 3), np.uint8),
+        [torch.zeros(1, 576, 4096)],
+        [np.zeros((20, 30, 3), np.uint8), np.zeros((20, 30, 3))],
+        [np.zeros((20, 30), np.uint8)],
+        torch.zeros(1, 576, 4096),
+        torch.zeros(2, 6, 3, 20, 30),
+    ],
+    ids=[
+        *("tensor", "float", "int64", "five channels", "no rows"),
+        *("embeddings", "one odd frame", "grey", "one embedding", "a batch"),
+    ],
+)
+def test_no_array_is_a_video_by_its_shape(frames: Any) -> None:
+    for data in (frames, [frames], (frames, {"fps": 1})):
+        with pytest.raises(TypeError, match="video"):
+            parse_video_data(data)
 
 
 @pytest.mark.parametrize("data", ["http://x", 3, [3], np.zeros(3), [np.zeros((2, 2))], [Image.new("RGB", (1, 1)), 3]])

@@ -281,7 +281,7 @@ async def test_an_overridden_method_takes_the_request_out_of_the_two_phases(
         assert not processor.supports_two_phase_apply
         assert all(result.prompt_token_ids == expected.prompt_token_ids for result in results)
         assert all(np.array_equal(a, b) for a, b in zip(pixels(results[1]), pixels(expected)))
-        lines = [record.getMessage() for record in caplog.records if "one phase" in record.getMessage()]
+        lines = [record.getMessage() for record in caplog.records if "overrides" in record.getMessage()]
         assert len(lines) == 1
         assert method in lines[0]
 

@@ -12,8 +12,20 @@ from PIL import Image
 from lazymedia.cache import ProcessorCache
 from lazymedia.errors import BadRequestError, CacheMissError
 from lazymedia.media.image import ImageMediaIO
+from lazymedia.parse import MultiModalDataItems
 from lazymedia.testing.media import make_image
-from tests.pipeline.support import Cache, WatchedInfo, hf_processor, open_gated, opened, picture, pixels, refs, request
+from tests.pipeline.support import (
+    Cache,
+    WatchedInfo,
+    hf_processor,
+    open_gated,
+    opened,
+    picture,
+    pixels,
+    prompt,
+    refs,
+    request,
+)
 
 # --- UUIDs ------------------------------------------------------------------------------------------------------------
 
@@ -86,13 +98,72 @@ async def test_a_uuid_never_meets_a_content_key() -> None:
         {"image": "ab"},
         {"image": ["a", 5]},
         {"image": [None, {}]},
+        {"image": 5},
+        {"image": {"a": "b"}},
+        {"image": b"ab"},
+        {"image": iter(["a", "b"])},
+        {5: ["a"]},
+        ["a", "b"],
+        "ab",
+        5,
     ],
+    ids=str,
 )
-async def test_uuids_that_do_not_match_the_items_are_refused(uuids: dict[str, list[str | None]]) -> None:
+async def test_uuids_that_do_not_match_the_items_are_refused(uuids: Any) -> None:
     for cache in (ProcessorCache[Any](1 << 30), None):
         async with opened(cache=cache) as processor:
             with pytest.raises(BadRequestError, match="UUIDs"):
                 await processor.apply(request(processor, [picture(1), picture(2)], mm_uuids=uuids))
+
+
+@pytest.mark.parametrize(
+    "uuids",
+    [
+        None,
+        {},
+        {"image": None},
+        {"video": None},
+        {"image": None, "video": []},
+        {"image": [None, None]},
+        {"smell": None},
+    ],
+    ids=str,
+)
+async def test_none_means_no_uuids(uuids: Any) -> None:
+    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+        plain = await processor.apply(request(processor, [picture(1), picture(2)]))
+        result = await processor.apply(request(processor, [picture(1), picture(2)], mm_uuids=uuids))
+
+        assert result.mm_hashes == plain.mm_hashes
+
+
+async def test_none_means_no_options_either() -> None:
+    options = {"media_io_kwargs": {"image": None}, "mm_processor_kwargs": {"images_kwargs": None}}
+    uuids = {"mm_uuids": {"image": ["cat"]}}
+    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+        plain = await processor.apply(request(processor, [picture(1)], **uuids))
+        result = await processor.apply(request(processor, [picture(1)], **uuids, media_io_kwargs={"image": None}))
+        await processor.apply(request(processor, [picture(1)], **options))
+
+        assert result.cached == {"image": [True]}
+        assert result == plain
+
+
+@pytest.mark.parametrize("selected", [[2], [0, 2], [1, 2], [2, 2]])
+async def test_a_gap_in_a_selection_is_reported_where_it_was_in_the_request(selected: list[int]) -> None:
+    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+        whole = request(processor, [picture(1), picture(2), None], mm_uuids={"image": [None, None, "gone"]})
+        items = MultiModalDataItems({"image": whole.mm_data_items["image"].select(selected)})
+        text = prompt(len(selected))
+        chosen = replace(whole, prompt=text, mm_data_items=items, mm_uuid_items=None)
+        with pytest.raises(BadRequestError, match="index 2 has neither") as refused:
+            await processor.apply(chosen)
+        named = {"image": [["a", "b", "gone"][index] for index in selected]}
+        with pytest.raises(CacheMissError, match="index 2") as missing:
+            await processor.apply(replace(chosen, mm_uuid_items=named))
+
+    for error in (refused.value, missing.value):
+        assert (error.modality, error.index) == ("image", 2)
 
 
 async def test_an_item_with_neither_media_nor_uuid_is_refused() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from PIL import Image
 
 from lazymedia.cache import ProcessorCache
 from lazymedia.processing import MultiModalInputs
@@ -14,6 +15,7 @@ from lazymedia.testing.decoders import GatedMediaIO
 from lazymedia.testing.quiet import assert_quiet
 from tests.pipeline.cancelling import running, some_ticks, ways
 from tests.pipeline.support import (
+    WAIT,
     Cache,
     Gate,
     WatchedInfo,
@@ -100,6 +102,46 @@ async def test_four_requests_for_one_reference_take_one_decode_slot() -> None:
             io.release()
 
         assert io.calls == 1
+
+
+@pytest.mark.parametrize("requests", [1, 4])
+async def test_mapped_references_of_one_parent_take_one_decode_slot(requests: int) -> None:
+    """Also a reference that was mapped twice, and the parent itself: all wait for one decode."""
+    io: GatedMediaIO[Any] = GatedMediaIO(picture(1))
+    async with opened(decode_workers=2) as processor:
+        parent = refs(io, 1)[0]
+        mapped = [parent.map(Image.Image.copy, number=number) for number in range(3)]
+        family = [*mapped, mapped[0].map(Image.Image.copy, copied=True), parent]
+        async with anyio.create_task_group() as nursery:
+            if requests == 1:
+                nursery.start_soon(processor.apply, request(processor, family))
+            else:
+                for ref in family:
+                    nursery.start_soon(processor.apply, request(processor, [ref]))
+            await reached(io.started)
+            while processor.statistics().waiting_phases or processor.statistics().phase_running:
+                await some_ticks(1)
+            await some_ticks()
+
+            assert processor.statistics().running_decodes == 1
+            thumbnail = await processor.apply(request(processor, refs(open_gated(), 1)))
+            assert thumbnail.cached == {"image": [False]}
+            io.release()
+
+        assert io.calls == 1
+
+
+async def test_mapped_references_of_a_decoded_parent_run_at_once() -> None:
+    parent = open_gated().load_bytes_ref(b"payload")
+    parent.decode()
+    gate = threading.Barrier(2, timeout=WAIT)
+
+    def meet(image: Any) -> Any:
+        gate.wait()
+        return image
+
+    async with opened(decode_workers=2) as processor:
+        await processor.apply(request(processor, [parent.map(meet, number=number) for number in range(2)]))
 
 
 async def test_a_cancelled_request_holds_the_others_up_no_longer_than_one_item_takes(

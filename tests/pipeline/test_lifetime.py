@@ -298,7 +298,7 @@ async def test_a_worker_thread_of_the_callers_own_may_block() -> None:
 async def test_blocking_where_it_would_wait_for_itself_is_refused() -> None:
     async with opened() as processor:
         inputs = request(processor, [picture(1)])
-        with pytest.raises(RuntimeError, match="await apply"):
+        with pytest.raises(RuntimeError, match="await the asynchronous one"):
             processor.apply_blocking(inputs)
 
         from_a_decode: GatedMediaIO[Any] = GatedMediaIO(lambda _: processor.apply_blocking(inputs))

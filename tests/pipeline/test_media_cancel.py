@@ -141,17 +141,15 @@ CASES = {
     "video, its packets being read": Case("video", partial(picture_ref, VideoMediaIO()), "video.container"),
     "video, one thread": Case("video", partial(indexed, 1), "video.container"),
     "video, two threads": Case("video", partial(indexed, 2), "video.container", threads=2),
-    "sound by PyAV, many frames at a time": Case("M4A", partial(picture_ref, AudioMediaIO()), "audio.piped"),
-    "sound by PyAV, many pages at a time": Case("OPUS", partial(picture_ref, AudioMediaIO()), "audio.piped"),
-    "sound by PyAV, packet by packet": Case("WEBM", partial(picture_ref, AudioMediaIO()), "audio.pyav_reader"),
+    "sound by FFmpeg, many frames at a time": Case("M4A", partial(picture_ref, AudioMediaIO()), "audio.ffmpeg_graph"),
+    "an MP3, many frames at a time": Case("MP3", partial(picture_ref, AudioMediaIO()), "audio.ffmpeg_graph"),
+    "sound by FFmpeg, being copied": Case("OPUS", partial(picture_ref, AudioMediaIO()), "audio.ffmpeg_graph", at=1),
+    "sound by FFmpeg, frame by frame": Case("MKV", partial(picture_ref, AudioMediaIO()), "audio.ffmpeg_frames"),
     "sound by soundfile": Case("FLAC", partial(picture_ref, AudioMediaIO()), "audio.soundfile_reader"),
-    "sound by soundfile, through a pipe": Case("MP3", partial(picture_ref, AudioMediaIO()), "audio.soundfile_reader"),
-    "an MP3, its frames being handed over": Case("MP3", partial(picture_ref, AudioMediaIO()), "audio.mp3_recordings"),
-    "an MP3, its frames being walked": Case("MP3", partial(picture_ref, AudioMediaIO()), "audio.mpeg_run", at=2),
     "sound resampled afterwards": Case("FLAC", resampled_afterwards, "audio.resample"),
     "sound resampled on the way": Case("FLAC", resampled_on_the_way, "audio.resample"),
-    "sound resampled on the way, held among many frames": Case("M4A", resampled_on_the_way, "audio.piped"),
-    "sound resampled on the way, held at a packet": Case("WEBM", resampled_on_the_way, "audio.pyav_reader"),
+    "sound resampled on the way, held among many frames": Case("M4A", resampled_on_the_way, "audio.ffmpeg_graph"),
+    "sound resampled on the way, held at a packet": Case("MKV", resampled_on_the_way, "audio.ffmpeg_frames"),
 }
 
 

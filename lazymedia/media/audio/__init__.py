@@ -1,12 +1,12 @@
 """Audio: from encoded bytes to mono samples at a rate.
 
 * `io`: `AudioMediaIO`, the decoder with its settings, references and identity
-* `formats`: which format a payload is, and which library reads it best
-* `header`: what a WAV or FLAC says of itself; `outline`: what any clip does
-* `ogg`: the recordings that follow each other in one OGG
-* `bounds`: the limits on what a header, a decoder or a resampler may come to
-* `backends`: what decodes a payload
+* `info`: `AudioInfo`, what is known of a clip; `outline`: how it is found without a decode
+* `formats`: which container a payload is; `header`: what a WAV, AIFF or FLAC says of itself
+* `backends`: which library decodes a payload
 * `soundfile_reader`, `pyav_reader`, `torchcodec_reader`: the libraries, each from a payload to a `source`
+* `ffmpeg`, `ffmpeg_graph`, `ffmpeg_frames`: what `pyav_reader` consists of; `ogg`: recordings in a row in one OGG
+* `bounds`: the limits on headers and on samples
 * `samples`: mono, and one array out of many blocks
 * `resample`: another rate, as a transform that is mapped onto a reference
 * `channels`: another number of channels, likewise
@@ -17,7 +17,8 @@ Importing this loads no codec and no numpy.
 from __future__ import annotations
 
 from lazymedia.media.audio.channels import ChannelRule, to_channels
+from lazymedia.media.audio.info import AudioInfo
 from lazymedia.media.audio.io import BACKENDS, AudioMediaIO, Clip
 from lazymedia.media.audio.resample import Resampler, resample
 
-__all__ = ["BACKENDS", "AudioMediaIO", "ChannelRule", "Clip", "Resampler", "resample", "to_channels"]
+__all__ = ["BACKENDS", "AudioInfo", "AudioMediaIO", "ChannelRule", "Clip", "Resampler", "resample", "to_channels"]

@@ -1,8 +1,4 @@
-"""What decodes a clip: told by a setting and by the payload's own bytes, before any key is made.
-
-Comes in: a setting, a payload of a known format. Goes out: a backend's name, or what opens a clip. Never here: a codec
-library, but to learn whether it can be loaded.
-"""
+"""Which library decodes a clip, by a setting and by the payload's own bytes, before any key is made."""
 
 from __future__ import annotations
 
@@ -11,7 +7,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from lazymedia.media import system_ffmpeg
+from lazymedia.media.audio import ogg
 from lazymedia.media.audio.formats import Backend, Format
+from lazymedia.media.audio.header import read_header
 
 if TYPE_CHECKING:
     from lazymedia.limits import Limits
@@ -42,17 +40,32 @@ def configured(name: str | None) -> Backend | None:
 
 
 def resolve(backend: Backend | None, data: bytes, kind: Format) -> Backend:
-    """The backend for a payload: that of its format where none is named, or where torchcodec is and FFmpeg's choice of
-    a demuxer would not be certain.
+    """The backend for a payload: by its container and codec where none is named, or where torchcodec is and FFmpeg's
+    choice of a demuxer would not be certain.
 
     Raises:
         ImportError: torchcodec would decode it and cannot be loaded. The operator's fault.
     """
-    if backend is None or (backend == system_ffmpeg.NAME and not system_ffmpeg.is_certain(data, kind.demuxer)):
-        return kind.backend
+    if backend is None or (backend == system_ffmpeg.NAME and not _is_for_torchcodec(data, kind)):
+        return "soundfile" if is_by_libsndfile(data, kind) else "pyav"
     if backend == system_ffmpeg.NAME:
         system_ffmpeg.load()
     return backend
+
+
+def _is_for_torchcodec(data: bytes, kind: Format) -> bool:
+    """Whether it is certain what torchcodec makes of a payload. Of recordings that follow each other in one OGG it
+    decodes the later ones by the tables of the first, and it ends those in one page too late.
+    """
+    if kind.demuxer == "ogg" and (len(ogg.links_of(data)) > 1 or ogg.has_one_page_of_sound(data)):
+        return False
+    return system_ffmpeg.is_certain(data, kind.demuxer)
+
+
+def is_by_libsndfile(data: bytes, kind: Format) -> bool:
+    """Whether libsndfile may be given a payload: WAV, AIFF or FLAC in a codec that it reads."""
+    known = read_header(data, kind) if kind.sndfile else None
+    return known is not None and known.by_libsndfile
 
 
 def reader(backend: Backend) -> Reader:
@@ -70,4 +83,4 @@ def reader(backend: Backend) -> Reader:
     return pyav_reader.open_source
 
 
-__all__ = ["BACKENDS", "configured", "reader", "resolve"]
+__all__ = ["BACKENDS", "configured", "is_by_libsndfile", "reader", "resolve"]

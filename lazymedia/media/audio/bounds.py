@@ -1,13 +1,14 @@
-"""The limits on audio: what a clip may claim, and what it may turn out to be.
-
-Comes in: numbers from a header, a decoder, or a sum made before resampling. Goes out: nothing, or a refusal. Never
-here: a sample.
-"""
+"""The limits on audio: on what a header says, and on the samples that come of it."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 SAMPLE_BYTES = 4
 """Bytes of a sample as float32, which is what every limit on decoded bytes counts."""
@@ -16,6 +17,11 @@ SAMPLE_BYTES = 4
 def refused(message: str) -> UnprocessableMediaError:
     """The error for a clip that is at fault itself."""
     return UnprocessableMediaError(message, modality="audio")
+
+
+def reason(exc: Exception) -> str:
+    """What a library says, without the number and the name that FFmpeg's errors put around it."""
+    return str(getattr(exc, "strerror", None) or exc)
 
 
 def check_layout(rate: int, channels: int, limits: Limits) -> None:
@@ -51,4 +57,25 @@ def check_length(samples: int, rate: int, channels: int, limits: Limits) -> None
         raise refused(f"audio may decode to {limits.max_audio_decoded_bytes} bytes at most, all channels counted")
 
 
-__all__ = ["SAMPLE_BYTES", "check_layout", "check_length", "refused"]
+def check_range(samples: npt.NDArray[Any], limits: Limits) -> None:
+    """Refuse samples that are no numbers, or far beyond what any recording holds.
+
+    To be called after arithmetic as well as before it: finite samples may have a sum that is not.
+
+    Args:
+        samples: Floats of any shape, 1.0 at full scale.
+        limits: Which.
+
+    Raises:
+        UnprocessableMediaError: NaN, an infinity, or more than `Limits.max_audio_amplitude`. No cause.
+    """
+    if not samples.size:
+        return
+    peak = max(float(samples.max()), -float(samples.min()))  # NaN if any sample is
+    if not peak < float("inf"):
+        raise refused("the audio holds samples that are no finite numbers")
+    if peak > limits.max_audio_amplitude:
+        raise refused(f"the audio holds samples beyond {limits.max_audio_amplitude:g}, where full scale is 1")
+
+
+__all__ = ["SAMPLE_BYTES", "check_layout", "check_length", "check_range", "reason", "refused"]

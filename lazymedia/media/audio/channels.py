@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lazymedia.media.audio.bounds import refused
+from lazymedia.limits import DEFAULT_LIMITS
+from lazymedia.media.audio.bounds import check_range, refused
 
 if TYPE_CHECKING:
     from lazymedia.media.audio.samples import Samples
@@ -32,7 +33,7 @@ class ChannelRule:
         """The clip with that many channels; the very same samples where it has them.
 
         Raises:
-            UnprocessableMediaError: It has fewer.
+            UnprocessableMediaError: It has fewer, or their mean is no finite number.
         """
         samples, rate = clip
         have = 1 if samples.ndim == 1 else len(samples)
@@ -43,7 +44,9 @@ class ChannelRule:
         if self.target_channels == 1:
             from lazymedia.media.audio.samples import to_mono
 
-            return to_mono(samples), rate
+            mono = to_mono(samples)
+            check_range(mono, DEFAULT_LIMITS)
+            return mono, rate
         return samples[: self.target_channels], rate
 
 

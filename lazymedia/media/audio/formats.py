@@ -1,7 +1,7 @@
-"""Which audio format a payload is, told by its own bytes.
+"""Which audio format a payload is, by its own bytes.
 
-Comes in: a payload. Goes out: a `Format`, or None. Never here: a file name, a declared media type, or a codec library;
-both belong to whoever sends the payload, and a demuxer that trusts either opens what it should not.
+File names and declared media types are not used: both come with the payload, and a demuxer that trusts either opens
+what it should not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from lazymedia.media.audio.mpeg_audio import behind_id3, frame_size
+from lazymedia.media.audio.mpeg_audio import behind_id3, frame_size, kind_of
 
 Backend: TypeAlias = Literal["soundfile", "pyav", "torchcodec"]
 
@@ -20,11 +20,10 @@ class Format:
 
     Attributes:
         name: What errors call it.
-        backend: What reads it where nothing else was asked for: soundfile for what libsndfile reads, because it leaves
-            the interpreter free while it decodes; PyAV for the rest, and for Opus, which it decodes in 0.4 of the time
-            and to the same samples in OGG and in WebM. The libsndfile of soundfile's wheels knows no FLAC in OGG.
-        demuxer: FFmpeg's name of it, which PyAV is held to.
-        sndfile: libsndfile's names of it; none where libsndfile does not read it.
+        demuxer: FFmpeg's name of it, the only one that PyAV opens it with.
+        sndfile: libsndfile's names of it; none where libsndfile is not given it. It is given WAV, AIFF and FLAC only:
+            of libvorbis 1.3.7, which it reads OGG with, a header of 196 bytes overflows the stack, and libmpg123
+            prints a line to stderr for each damaged frame.
         declared_length: Whether the header's length can be believed as far as to refuse a clip for it. In MP3, ADTS and
             their like it is a guess from the bit rate.
         joinable: Whether a recording may begin in the middle of a frame, so that what comes before the first whole one
@@ -32,28 +31,26 @@ class Format:
     """
 
     name: str
-    backend: Backend
     demuxer: str
     sndfile: frozenset[str] = frozenset()
     declared_length: bool = False
     joinable: bool = False
 
 
-WAV: Final = Format("WAV", "soundfile", "wav", frozenset({"WAV", "WAVEX", "RF64"}), declared_length=True)
-FLAC: Final = Format("FLAC", "soundfile", "flac", frozenset({"FLAC"}), declared_length=True)
-AIFF: Final = Format("AIFF", "soundfile", "aiff", frozenset({"AIFF"}), declared_length=True)
-OGG: Final = Format("OGG", "soundfile", "ogg", frozenset({"OGG"}), declared_length=True)
-OGG_FLAC: Final = Format("OGG FLAC", "pyav", "ogg", frozenset({"OGG"}))
-OPUS: Final = Format("OGG Opus", "pyav", "ogg", frozenset({"OGG"}), declared_length=True)
-MP3: Final = Format("MP3", "soundfile", "mp3", frozenset({"MP3", "MPEG"}))
-MP4: Final = Format("MP4", "pyav", "mov", declared_length=True)
-MATROSKA: Final = Format("Matroska or WebM", "pyav", "matroska", declared_length=True)
-AVI: Final = Format("AVI", "pyav", "avi", declared_length=True)
-FLV: Final = Format("FLV", "pyav", "flv")
-ADTS: Final = Format("AAC", "pyav", "aac", joinable=True)
-AMR: Final = Format("AMR", "pyav", "amr")
-MPEG_PS: Final = Format("MPEG program stream", "pyav", "mpeg", joinable=True)
-MPEG_TS: Final = Format("MPEG transport stream", "pyav", "mpegts", joinable=True)
+WAV: Final = Format("WAV", "wav", frozenset({"WAV", "WAVEX", "RF64"}), declared_length=True)
+FLAC: Final = Format("FLAC", "flac", frozenset({"FLAC"}), declared_length=True)
+AIFF: Final = Format("AIFF", "aiff", frozenset({"AIFF"}), declared_length=True)
+OGG: Final = Format("OGG", "ogg", declared_length=True)
+OGG_FLAC: Final = Format("OGG FLAC", "ogg", declared_length=True)
+MP3: Final = Format("MP3", "mp3")
+MP4: Final = Format("MP4", "mov", declared_length=True)
+MATROSKA: Final = Format("Matroska or WebM", "matroska", declared_length=True)
+AVI: Final = Format("AVI", "avi", declared_length=True)
+FLV: Final = Format("FLV", "flv")
+ADTS: Final = Format("AAC", "aac", joinable=True)
+AMR: Final = Format("AMR", "amr")
+MPEG_PS: Final = Format("MPEG program stream", "mpeg", joinable=True)
+MPEG_TS: Final = Format("MPEG transport stream", "mpegts", joinable=True)
 
 SUPPORTED: Final = "WAV, FLAC, OGG, MP3, AIFF, MP4, M4A, MOV, WebM, Matroska, AAC, AMR, MPEG, AVI, FLV"
 """For error texts."""
@@ -66,15 +63,42 @@ _PREFIXES: Final = (
     (b"FLV\x01", FLV),
     (b"\x00\x00\x01\xba", MPEG_PS),
 )
-_IN_OGG: Final = ((b"OpusHead", OPUS), (b"\x7fFLAC", OGG_FLAC))
-"""How the first packet begins. RFC 7845, section 5.1; the mapping of FLAC into OGG, RFC 9639, section 10.1."""
+_FLAC_IN_OGG: Final = b"\x7fFLAC"
+"""How the first packet begins. RFC 9639, section 10.1."""
 _BOXES: Final = (b"ftyp", b"moov", b"mdat", b"free", b"wide", b"skip", b"pnot")
 """Types with which an ISO file or a QuickTime movie may begin."""
 
 _SEARCH: Final = 1 << 16
-"""Bytes behind a tag in which an MPEG frame must begin; FFmpeg and mpg123 search about as far."""
+"""Bytes behind a tag in which an MPEG frame must begin; FFmpeg searches about as far."""
 _TAGS: Final = {b"TA", b"ID", b"AP"}
 """How tags behind a frame begin."""
+_IN_A_ROW: Final = 3
+"""Frames in a row without which a payload that begins with no tag is no MPEG audio: two of them occur by chance in a
+program file."""
+_OTHERS: Final = (
+    *(b"GIF8", b"\x89PNG", b"\xff\xd8\xff", b"BM", b"II*\0", b"MM\0*", b"8BPS", b"DDS ", b"qoif", b"\x76\x2f\x31\x01"),
+    *(b"RIFF", b"RIFX", b"RF64", b"FORM", b"FRM8", b"OggS", b"fLaC", b"FLV", b"\x30\x26\xb2\x75", b".RMF", b".snd"),
+    *(
+        b"caff",
+        b"MThd",
+        b"wvpk",
+        b"MAC ",
+        b"TTA1",
+        b"MPCK",
+        b"MP+",
+        b"DSD ",
+        b"IMPM",
+        b"Extended Module",
+        b"Creative V",
+    ),
+    *(b"\x7fELF", b"MZ", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa\xce", b"\xfe\xed\xfa\xcf", b"\xce\xfa\xed\xfe"),
+    *(b"\xcf\xfa\xed\xfe", b"\0asm", b"dex\n", b"!<arch>", b"#!", b"SQLite format 3"),
+    *(b"PK\3\4", b"PK\5\6", b"Rar!", b"7z\xbc\xaf", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"MSCF"),
+    *(b"xar!", b"07070", b"\xed\xab\xee\xdb", b"%PDF", b"%!PS", b"{\\rtf", b"\xd0\xcf\x11\xe0", b"<!", b"<?", b"<svg"),
+    *(b"<html", b"<HTML", b"OTTO", b"wOFF", b"wOF2", b"ttcf", b"#EXTM3U", b"ffconcat"),
+)
+"""How other formats begin: pictures, other sound, programs, archives, documents, fonts. Each of them may contain what
+looks like MPEG audio, or is."""
 _PACKET: Final = 188
 """Bytes of an MPEG-TS packet."""
 
@@ -82,7 +106,7 @@ _PACKET: Final = 188
 def sniff(data: bytes) -> Format | None:
     """The format of a payload; None where it is none that is read here. Looks at some 64 KiB at most."""
     if data[:4] == b"OggS":
-        return next((found for start, found in _IN_OGG if data.startswith(start, behind_ogg_page(data))), OGG)
+        return OGG_FLAC if data.startswith(_FLAC_IN_OGG, behind_ogg_page(data)) else OGG
     return _by_prefix(data[:12]) or _by_packets(data)
 
 
@@ -106,26 +130,53 @@ def _by_packets(data: bytes) -> Format | None:
     if data[:1] == b"G" and all(data[at : at + 1] == b"G" for at in (_PACKET, 2 * _PACKET)):
         return MPEG_TS
     start = behind_id3(data)
-    return FLAC if data[start : start + 4] == b"fLaC" else _mpeg_audio(data, start)
+    if data.startswith(b"fLaC", start):
+        return FLAC
+    return None if data.startswith(_OTHERS, start) else _mpeg_audio(data, start, _IN_A_ROW if start == 0 else 1)
 
 
-def _mpeg_audio(data: bytes, start: int) -> Format | None:
-    """MP3 (any layer) or ADTS by the first frame that another one follows, or that ends the payload."""
+def _mpeg_audio(data: bytes, start: int, least: int) -> Format | None:
+    """MP3 (any layer) or ADTS, by the first frames that follow each other.
+
+    Args:
+        data: The payload.
+        start: Where to begin.
+        least: Frames that must follow each other. With 1, a frame that another one or a tag follows, or that ends the
+            payload.
+    """
     stop = min(len(data), start + _SEARCH)
     position = data.find(b"\xff", start, stop)
     while position >= 0:
-        header = data[position : position + 7]
-        adts = len(header) == 7 and header[1] & 0xF6 == 0xF0
-        size = _adts_size(header) if adts else frame_size(header)
-        if size is not None:
-            following = data[position + size : position + size + 2]
-            if not following or (following[0] == 0xFF and following[1:] >= b"\xe0") or following in _TAGS:
-                return ADTS if adts else MP3
+        if _follow_each_other(data, position, least):
+            return ADTS if _is_adts(data[position : position + 7]) else MP3
         position = data.find(b"\xff", position + 1, stop)
     return None
 
 
-def _adts_size(header: bytes) -> int | None:
+def _follow_each_other(data: bytes, position: int, least: int) -> bool:
+    first = data[position : position + 7]
+    for _ in range(least):
+        header = data[position : position + 7]
+        size = _size(header)
+        if size is None or _kind(header) != _kind(first):
+            return False
+        position += size
+    following = data[position : position + 2]
+    return least > 1 or not following or (following[0] == 0xFF and following[1:] >= b"\xe0") or following in _TAGS
+
+
+def _is_adts(header: bytes) -> bool:
+    return len(header) == 7 and header[1] & 0xF6 == 0xF0
+
+
+def _kind(header: bytes) -> tuple[object, ...]:
+    """What stays the same in all frames of a recording; of ADTS the fixed header (ISO/IEC 13818-7, 6.2.1)."""
+    return (header[:3], header[3] & 0xF0) if _is_adts(header) else kind_of(header)
+
+
+def _size(header: bytes) -> int | None:
+    if not _is_adts(header):
+        return frame_size(header)
     size = (header[3] & 3) << 11 | header[4] << 3 | header[5] >> 5
     return size if size >= 7 and header[2] >> 2 & 15 < 13 else None
 

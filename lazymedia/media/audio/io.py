@@ -1,14 +1,10 @@
-"""The decoder for audio: settings, references, identity.
-
-Comes in: a payload. Goes out: a reference, or mono samples with their native rate. Never here: a format's bytes, a
-codec library before the first decode, or resampling (see `resample`).
-"""
+"""The decoder for audio: settings, references, identity. No codec library is loaded before the first decode."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
@@ -17,6 +13,7 @@ from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import system_ffmpeg
 from lazymedia.media.audio import backends, bounds, formats, header
 from lazymedia.media.audio.backends import BACKENDS
+from lazymedia.media.audio.info import AudioInfo
 from lazymedia.media.audio.outline import outline
 from lazymedia.media.audio.resample import ResamplesMono
 from lazymedia.media.io import MediaIO
@@ -29,6 +26,8 @@ if TYPE_CHECKING:
     from lazymedia.media.audio.samples import Samples
     from lazymedia.media.audio.source import Source
 
+_log = logging.getLogger("lazymedia.media")
+
 Clip: TypeAlias = "tuple[Samples, int]"
 """float32 samples (N,), and their rate in Hz."""
 
@@ -37,15 +36,20 @@ class AudioMediaIO(MediaIO[Clip]):
     """Decodes audio to mono at its native rate: ``(float32 samples (N,), Hz)``.
 
     Mono is the mean of the channels. Integer PCM of any width lies within ±1; floats and what lossy codecs make may lie
-    a little outside. NaN and infinities are refused. See `soundfile_reader` and `pyav_reader` for what is dropped or
-    padded at a clip's ends, and for truncated ones.
+    a little outside. NaN, infinities and samples beyond `Limits.max_audio_amplitude` are refused. See `pyav_reader` for
+    what is dropped or padded at a clip's ends.
+
+    Damaged and cut clips follow one rule in every format: what decodes is given in order, and what does not is left
+    out. A clip of which nothing decodes is an error. After a decode, the reference's ``outline()`` is an `AudioInfo`
+    that says how much was lost; `load_bytes_and_info` gives both at once.
 
     Args:
-        audio_backend: "auto" (or None) takes soundfile for WAV, FLAC, OGG, MP3 and AIFF, and PyAV for Opus and FLAC in
-            OGG, MP4, M4A, MOV, WebM, Matroska, AAC, AMR, MPEG, AVI and FLV, by the payload's own bytes. "soundfile" and
-            "pyav" take that one for everything, and nothing else where it fails. "torchcodec" takes the system's FFmpeg
-            for WAV, FLAC, OGG, MP4, M4A, MOV, WebM and Matroska, and the rest is as on "auto"; a request cannot choose
-            it where the operator has not. Opus has 48,000 Hz by PyAV, and what its header names by soundfile.
+        audio_backend: "auto" (or None) takes soundfile for WAV, AIFF and FLAC in the codecs and depths that libsndfile
+            reads, and PyAV for everything else, by the payload's own bytes. "soundfile" and "pyav" take that one for
+            everything; what libsndfile does not read is then refused. Behind damage in a FLAC, FFmpeg goes on where
+            libsndfile stops. "torchcodec" takes the system's FFmpeg for WAV, FLAC, OGG, MP4, M4A, MOV, WebM and
+            Matroska, and the rest is as on "auto"; a request cannot choose it where the operator has not. Opus has
+            48,000 Hz, whatever its header names.
         limits: The limits on audio are taken from here.
 
     Raises:
@@ -89,40 +93,40 @@ class AudioMediaIO(MediaIO[Clip]):
 
         Raises:
             PayloadTooLargeError: More bytes than `Limits.max_audio_bytes`.
-            UnprocessableMediaError: The header of a WAV or FLAC tells a rate, channels or a length outside the limits.
+            UnprocessableMediaError: The header of a WAV, AIFF or FLAC has a rate, channels or a length outside the
+                limits.
             ImportError: torchcodec is to decode it and cannot be loaded. The operator's fault.
         """
         self._check_size(len(data))
         kind = formats.sniff(data)
-        samples = None if kind is None else self._judge(data, kind)
+        samples = None if kind is None else self._check_header(data, kind)
         decoded_bytes = None if samples is None else samples * bounds.SAMPLE_BYTES
         backend = self._backend if kind is None else backends.resolve(self._backend, data, kind)
         spec = DecodeSpec() if backend is None else DecodeSpec({"audio_backend": backend})
-        return MediaRef(
-            _ClipDecoder(self, data),
-            data,
-            spec,
-            decoded_bytes=decoded_bytes,
-            outline=partial(outline, data, self._limits),
-        )
+        decoder = _ClipDecoder(self, data, self._limits)
+        return MediaRef(decoder, data, spec, decoded_bytes=decoded_bytes, outline=decoder.outline)
 
     def load_bytes(self, data: bytes) -> Clip:
         """Decode a clip.
 
         Raises:
-            UnprocessableMediaError: Not audio of a known format, no audio track, no samples, damaged, or over a limit.
-                A damaged one has the library's own exception as its cause, one over a limit has none.
+            UnprocessableMediaError: Not audio of a known format, no audio track, no samples, nothing that decodes, or
+                over a limit. A damaged one has the library's own exception as its cause, one over a limit has none.
         """
+        return self.load_bytes_and_info(data)[0]
+
+    def load_bytes_and_info(self, data: bytes) -> tuple[Clip, AudioInfo]:
+        """Decode a clip; besides, what the decode found, with what was lost to damage. Raises as `load_bytes`."""
         from lazymedia.media.audio.samples import Collector
 
-        with self._mono_blocks(data) as (rate, blocks):
+        with self._mono_blocks(data) as source:
             limits = self._limits
             collector = Collector(
-                min(limits.max_audio_seconds * rate, limits.max_audio_decoded_bytes // bounds.SAMPLE_BYTES)
+                min(limits.max_audio_seconds * source.rate, limits.max_audio_decoded_bytes // bounds.SAMPLE_BYTES)
             )
-            for block in blocks:
+            for block in source.blocks:
                 collector.append(block)
-        return collector.finish(), rate
+        return (collector.finish(), source.rate), source.info()
 
     def load_bytes_resampled(self, data: bytes, resampler: Resampler) -> Clip:
         """Decode a clip and resample it on the way, to the same samples as ``resampler(load_bytes(data))``.
@@ -133,73 +137,117 @@ class AudioMediaIO(MediaIO[Clip]):
             UnprocessableMediaError: As `load_bytes`, or the result is over a limit.
             ImportError: The resampling library is not installed. The operator's fault.
         """
-        with self._mono_blocks(data) as (rate, blocks):
-            return resampler.resample_blocks(blocks, rate), resampler.target_rate
+        return self.load_bytes_resampled_and_info(data, resampler)[0]
 
-    def _judge(self, data: bytes, kind: formats.Format) -> int | None:
-        """Refuse what the header shows to be over a limit. The number of samples, where it tells that."""
-        told = header.read_header(data, kind)
-        if told is None or not told.rate or not told.channels:  # zeros are junk, and fail with the decode
+    def load_bytes_resampled_and_info(self, data: bytes, resampler: Resampler) -> tuple[Clip, AudioInfo]:
+        """`load_bytes_resampled` and `load_bytes_and_info` in one. The info's numbers are those before resampling."""
+        with self._mono_blocks(data) as source:
+            samples = resampler.resample_blocks(source.blocks, source.rate)
+        return (samples, resampler.target_rate), source.info()
+
+    def _check_header(self, data: bytes, kind: formats.Format) -> int | None:
+        """Refuse a clip whose header is over a limit. The number of samples, where the header has it."""
+        known = header.read_header(data, kind)
+        if known is None or not known.info.rate or not known.info.channels:  # zeros are junk, and fail with the decode
             return None
-        bounds.check_layout(told.rate, told.channels, self._limits)
-        if told.samples is not None:
-            bounds.check_length(told.samples, told.rate, told.channels, self._limits)
-        return told.samples
+        info = known.info
+        bounds.check_layout(info.rate, info.channels, self._limits)
+        if info.samples is not None:
+            bounds.check_length(info.samples, info.rate, info.channels, self._limits)
+        return info.samples
 
     @contextmanager
-    def _mono_blocks(self, data: bytes) -> Iterator[tuple[int, Iterator[Samples]]]:
-        """The rate, and mono blocks that are valid until the next; whatever is the payload's fault as one error."""
+    def _mono_blocks(self, data: bytes) -> Iterator[_Mono]:
+        """Mono blocks; whatever is the payload's fault as one error."""
         kind = formats.sniff(data)
         if kind is None:
             what = "the payload is empty" if not data else "not a supported audio format"
             raise bounds.refused(f"{what} (supported: {formats.SUPPORTED})")
         backend = backends.resolve(self._backend, data, kind)
-        if backend == "soundfile" and not kind.sndfile:
-            raise bounds.refused(f"soundfile does not read {kind.name}")
-        if self._judge(data, kind) == 0:  # FFmpeg would take all that follows for samples
+        if backend == "soundfile" and not backends.is_by_libsndfile(data, kind):
+            raise bounds.refused(f"soundfile does not read this {kind.name}")
+        if self._check_header(data, kind) == 0:  # FFmpeg would take all that follows for samples
             raise bounds.refused("the audio holds no samples")
         checkpoint()
         try:
             with backends.reader(backend)(data, kind, self._limits) as source:
-                yield source.rate, self._bounded(source)
+                yield _Mono(source, self._limits)
         except (LazyMediaError, ImportError, MemoryError):
             raise
         except Exception as exc:
-            raise bounds.refused(f"the {kind.name} audio cannot be decoded: {exc}") from exc
+            raise bounds.refused(f"the {kind.name} audio cannot be decoded: {bounds.reason(exc)}") from exc
 
-    def _bounded(self, source: Source) -> Iterator[Samples]:
-        import numpy as np
 
+class _Mono:
+    """A source's blocks mixed to mono, within all limits.
+
+    Attributes:
+        rate: Hz.
+        blocks: float32 (N,) each, valid until the next.
+    """
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self._source = source
+        self._limits = limits
+        self._samples = 0
+        self.rate = source.rate
+        self.blocks = self._mixed()
+
+    def info(self) -> AudioInfo:
+        """What the decode found, once all blocks have been given."""
+        source = self._source
+        lost = source.losses.samples
+        errors = max(source.losses.errors, int(lost > 0))
+        if errors:
+            _log.info("audio of %d samples lost %d or more to damage in %d places", self._samples, lost, errors)
+        return AudioInfo(source.rate, source.channels, self._samples, lost, errors)
+
+    def _mixed(self) -> Iterator[Samples]:
         from lazymedia.media.audio.samples import to_mono
 
-        total = 0
-        for block in source.blocks:
-            total += block.shape[1]
-            bounds.check_length(total, source.rate, source.channels, self._limits)
+        for block in self._source.blocks:
+            self._samples += block.shape[1]
+            bounds.check_length(self._samples, self._source.rate, self._source.channels, self._limits)
             mono = to_mono(block)
-            if block.dtype.kind == "f" and not np.isfinite(mono).all():
-                raise bounds.refused("the audio holds samples that are no finite numbers")
+            if block.dtype.kind == "f":
+                bounds.check_range(mono, self._limits)
             yield mono
-        if not total:
+        if not self._samples:
             raise bounds.refused("the audio holds no samples")
 
 
-@dataclass(frozen=True, slots=True)
 class _ClipDecoder:
-    """The decode of one clip, on its own or with what a model wants of it."""
+    """The decode of one clip, on its own or resampled on the way, and what is known of the clip."""
 
-    media_io: AudioMediaIO
-    data: bytes
+    def __init__(self, media_io: AudioMediaIO, data: bytes, limits: Limits) -> None:
+        self._media_io = media_io
+        self._data = data
+        self._limits = limits
+        self._info: AudioInfo | None = None
 
     def __call__(self) -> Clip:
-        return self.media_io.load_bytes(self.data)
+        if self._is_overridden():
+            return self._media_io.load_bytes(self._data)
+        clip, self._info = self._media_io.load_bytes_and_info(self._data)
+        return clip
+
+    def outline(self) -> AudioInfo | None:
+        """What the header says; after a decode, what that found."""
+        return outline(self._data, self._limits) if self._info is None else self._info
 
     def through(self, transform: Callable[[Clip], Clip]) -> Callable[[], Clip] | None:
         """Resampling on the way, so that the clip at its native rate never exists as a whole."""
-        if not isinstance(transform, ResamplesMono) or type(self.media_io).load_bytes is not AudioMediaIO.load_bytes:
+        if not isinstance(transform, ResamplesMono) or self._is_overridden():
             return None
         resampler = transform.for_mono
-        return None if resampler is None else partial(self.media_io.load_bytes_resampled, self.data, resampler)
+        return None if resampler is None else partial(self._resampled, resampler)
+
+    def _resampled(self, resampler: Resampler) -> Clip:
+        clip, self._info = self._media_io.load_bytes_resampled_and_info(self._data, resampler)
+        return clip
+
+    def _is_overridden(self) -> bool:
+        return type(self._media_io).load_bytes is not AudioMediaIO.load_bytes
 
 
 __all__ = ["BACKENDS", "AudioMediaIO", "Clip"]

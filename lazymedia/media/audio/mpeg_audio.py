@@ -1,8 +1,4 @@
-"""What MPEG audio is made of: frames, each with a header that tells its size, and the tags around them.
-
-Comes in: a payload, and a place in it. Goes out: sizes, samples, places. Never here: a library, or a walk through a
-whole payload.
-"""
+"""Headers of MPEG audio frames and of the tags before them, as far as the format of a payload is found by them."""
 
 from __future__ import annotations
 
@@ -10,10 +6,6 @@ from typing import Final
 
 _TAG_TRIES: Final = 4
 """Tags that are skipped in one place; taggers that prepend a second one exist."""
-_ID3V1: Final = 128
-"""Bytes of an ID3v1 tag."""
-_APE: Final = 32
-"""Bytes of the header of an APE tag, which its size leaves out."""
 
 _RATES: Final = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
 """Hz by version bits (3: MPEG-1, 2: MPEG-2, 0: MPEG-2.5) and rate bits; ISO/IEC 11172-3, 13818-3."""
@@ -26,6 +18,12 @@ _KBITS: Final = {
     (2, 1): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
 """kbit/s by version (2.5 as 2) and layer bits (3: I, 2: II, 1: III), for bit rate indices 1 to 14; the same source."""
+
+
+_FIELDS: Final = (4, 4, 100, 4)
+"""Bytes of the fields of Xing's tag: frames, bytes, table, quality. Each is there if its flag is set."""
+_DROPPED: Final = 21
+"""Where LAME's part of the tag has the numbers of samples to drop, 12 bits each."""
 
 
 def frame_size(header: bytes) -> int | None:
@@ -43,49 +41,38 @@ def frame_size(header: bytes) -> int | None:
     return (72 if layer == 1 and version != 3 else 144) * bits // rate + padding
 
 
-def frame_samples(header: bytes) -> int:
-    """Samples per channel of the frame with this header. The same source."""
-    version, layer = header[1] >> 3 & 3, header[1] >> 1 & 3
-    return 384 if layer == 3 else 576 if layer == 1 and version != 3 else 1152
-
-
 def kind_of(header: bytes) -> tuple[object, ...]:
     """What stays the same in all frames of a recording: sync, version and layer; rate; whether there is one channel."""
     return *(byte & mask for byte, mask in zip(header, (0xFF, 0xFE, 0x0C))), header[3:] >= b"\xc0"
 
 
-def side_bytes(header: bytes) -> int:
-    """Bytes of a layer III frame between its header and its samples, for which silence is all zeros. The same
-    source.
+def declared_samples(data: bytes) -> int | None:
+    """Samples per channel by the tag in the first frame (Xing's, with LAME's numbers of samples to drop at both ends);
+    None where there is no such tag. It counts one recording, where several follow each other.
     """
+    start = behind_id3(data)
+    header = data[start : start + 4]
+    if frame_size(header) is None:
+        return None
     is_mono, is_first = header[3] >> 6 == 3, header[1] >> 3 & 3 == 3
-    return (17 if is_mono else 32) if is_first else (9 if is_mono else 17)
+    tag = start + 4 + ((17 if is_mono else 32) if is_first else (9 if is_mono else 17))  # behind the side information
+    flags = int.from_bytes(data[tag + 4 : tag + 8], "big")
+    if data[tag : tag + 4] not in {b"Xing", b"Info"} or not flags & 1:
+        return None
+    lame = tag + 8 + sum(size for bit, size in enumerate(_FIELDS) if flags >> bit & 1)
+    dropped = int.from_bytes(data[lame + _DROPPED : lame + _DROPPED + 3], "big")
+    frames = int.from_bytes(data[tag + 8 : tag + 12], "big")
+    return max(frames * (1152 if is_first else 576) - (dropped >> 12) - (dropped & 0xFFF), 0)
 
 
-def behind_id3(data: bytes, start: int = 0) -> int:
-    """Where the ID3v2 tags from there on end."""
+def behind_id3(data: bytes) -> int:
+    """Where the ID3v2 tags at the start end."""
+    start = 0
     for _ in range(_TAG_TRIES):
         if data[start : start + 3] != b"ID3" or len(data) < start + 10:
             break
         footer = 10 if data[start + 5] & 0x10 else 0
         start += 10 + _of_seven_bits(data[start + 6 : start + 10]) + footer
-    return start
-
-
-def behind_tags(data: bytes, start: int) -> int:
-    """Where the tags from there on end: ID3v1 and APE's, which stand behind a recording, and ID3v2, before the next.
-    What claims to end behind the payload is no tag.
-    """
-    for _ in range(_TAG_TRIES):
-        if data.startswith(b"TAG", start):
-            stop = start + _ID3V1
-        elif data.startswith(b"APETAGEX", start):
-            stop = start + _APE + int.from_bytes(data[start + 12 : start + 16], "little")
-        else:
-            stop = behind_id3(data, start)
-        if not start < stop <= len(data):
-            break
-        start = stop
     return start
 
 
@@ -96,4 +83,4 @@ def _of_seven_bits(four: bytes) -> int:
     return size
 
 
-__all__ = ["behind_id3", "behind_tags", "frame_samples", "frame_size", "kind_of", "side_bytes"]
+__all__ = ["behind_id3", "declared_samples", "frame_size", "kind_of"]

@@ -1,15 +1,10 @@
-"""The pages of an OGG, and where the recordings in it begin: several may follow each other, as a radio station's songs
-do.
-
-Comes in: a payload that begins as an OGG. Goes out: its pages; where its links lie, each a whole OGG. Never here: a
-codec, or a copy of the payload.
+"""Where the recordings in an OGG begin (several may follow each other, as a radio station's songs do), and whether it
+is complete.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import zlib
 from typing import Final
 
 from lazymedia.media.audio.bounds import refused
@@ -18,19 +13,19 @@ from lazymedia.media.stopping import checkpoint
 _FIRST_PAGE: Final = b"OggS\x00\x02"
 """How the first page of a logical stream begins (RFC 3533, section 6): version 0, and the flag "beginning of stream"
 alone."""
-
-_HEAD: Final = struct.Struct("<5sBqII4xB")
-"""Capture pattern and version 0, flags, granule position, serial, number, checksum, and rows of the table. RFC 3533,
-section 6."""
-
-CONTINUED, FIRST, LAST = 1, 2, 4
-"""Flags of a page: its first packet began on the one before; the stream begins; the stream ends."""
-
+_HEAD: Final = 27
+"""Bytes of a page before its table, the last of which says how many bytes the table has. The same section."""
+_LAST: Final = 4
+"""The flag of the page that ends a stream. The same section."""
+_MOST: Final = 27 + 255 + 255 * 255
+"""Bytes of a page."""
+_TURNED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+"""Each byte with its bits in the other order."""
 _AT_ONCE: Final = 1 << 20
 """Bytes that are searched without a pause: half a millisecond."""
 
 MAX_LINKS: Final = 256
-"""Recordings in one payload: the setup of a codec costs about a millisecond for each."""
+"""Recordings in one payload: to open one costs half a millisecond."""
 
 
 def links_of(data: bytes) -> list[slice]:
@@ -47,14 +42,40 @@ def links_of(data: bytes) -> list[slice]:
             starts.append(position)
         if len(starts) > MAX_LINKS:
             raise refused(f"an OGG may hold {MAX_LINKS} recordings at most")
-        together = position + _page_bytes(data, position)
+        together = _page_end(data, position)
         position = _next_first(data, together)
     return [slice(start, stop) for start, stop in zip([0, *starts[1:]], [*starts[1:], len(data)])]
 
 
+def is_complete(data: bytes) -> bool:
+    """Whether the last page is whole, undamaged, and ends a stream."""
+    start = data.rfind(b"OggS")
+    page = data[start : start + _MOST]
+    if start < 0 or len(page) < _HEAD or not page[5] & _LAST or _page_end(page, 0) > len(page):
+        return False
+    page = page[: _page_end(page, 0)]
+    return _checksum(page[:22] + bytes(4) + page[26:]) == int.from_bytes(page[22:26], "little")
+
+
+def has_one_page_of_sound(data: bytes) -> bool:
+    """Whether one page alone has a time, as all pages of sound have, and those of headers have not."""
+    found = 0
+    page = data.find(b"OggS")
+    while page >= 0 and found < 2:
+        found += int.from_bytes(data[page + 6 : page + 14], "little", signed=True) > 0
+        page = data.find(b"OggS", page + 4)
+    return found == 1
+
+
+def _checksum(page: bytes) -> int:
+    """The CRC of RFC 3533, section 6, which takes each byte's bits the other way round than zlib's."""
+    turned = zlib.crc32(page.translate(_TURNED), 0xFFFFFFFF) ^ 0xFFFFFFFF
+    return int(f"{turned:032b}"[::-1], 2)
+
+
 def _next_first(data: bytes, start: int) -> int:
-    """Where the next logical stream begins; -1 where none does. Nothing else runs in the interpreter while it looks, so
-    that it looks at a part at a time.
+    """Where the next logical stream begins; -1 where none does. Nothing else runs in the interpreter during a search,
+    so it goes a part at a time.
     """
     while start < len(data):
         checkpoint()
@@ -65,62 +86,9 @@ def _next_first(data: bytes, start: int) -> int:
     return -1
 
 
-def share_a_serial(data: bytes, links: Sequence[slice]) -> bool:
-    """Whether two recordings go by one number, which RFC 3533 (section 4) forbids. FFmpeg loses samples of them."""
-    serials = [data[link.start + 14 : link.start + 18] for link in links]
-    return len(set(serials)) < len(serials)
+def _page_end(data: bytes, page: int) -> int:
+    table = data[page + _HEAD : page + _HEAD + int.from_bytes(data[page + _HEAD - 1 : page + _HEAD])]
+    return page + _HEAD + len(table) + sum(table)
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One page, whose checksum nobody looked at.
-
-    Attributes:
-        start: Where it begins.
-        table: A byte for each 255 bytes of a packet and for what is left; a packet ends with each that is below 255.
-        stop: Where it ends.
-        flags: `CONTINUED`, `FIRST`, `LAST`.
-        granule: What its codec makes of it; -1 where no packet ends on it.
-        serial: The number of the stream.
-        number: Its own.
-    """
-
-    start: int
-    table: bytes
-    stop: int
-    flags: int
-    granule: int
-    serial: int
-    number: int
-
-    @property
-    def body(self) -> int:
-        """Where its packets begin."""
-        return self.start + _HEAD.size + len(self.table)
-
-
-def pages(data: bytes) -> Iterator[Page]:
-    """The pages from the start on, as long as each begins where the last one ended, and ends within the payload."""
-    start = 0
-    while start + _HEAD.size <= len(data):
-        pattern, flags, granule, serial, number, _ = _HEAD.unpack_from(data, start)
-        table = _table(data, start)
-        stop = start + _HEAD.size + len(table) + sum(table)
-        if pattern != b"OggS\0" or stop > len(data):
-            return
-        yield Page(start, table, stop, flags, granule, serial, number)
-        start = stop
-
-
-def _page_bytes(data: bytes, position: int) -> int:
-    table = _table(data, position)
-    return _HEAD.size + len(table) + sum(table)
-
-
-def _table(data: bytes, position: int) -> bytes:
-    """As many bytes behind the head as its last byte tells."""
-    start = position + _HEAD.size
-    return data[start : start + int.from_bytes(data[start - 1 : start])]
-
-
-__all__ = ["CONTINUED", "FIRST", "LAST", "MAX_LINKS", "Page", "links_of", "pages", "share_a_serial"]
+__all__ = ["MAX_LINKS", "has_one_page_of_sound", "is_complete", "links_of"]

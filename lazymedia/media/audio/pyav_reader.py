@@ -1,101 +1,39 @@
-"""Clips by FFmpeg through PyAV: MP4, WebM, AAC, AMR, MPEG streams, and whatever it is named for.
+"""Clips by FFmpeg through PyAV: OGG, MP3, MP4, Matroska and all else that libsndfile is not given.
 
-Comes in: a payload whose format is known. Goes out: a `Source`. Never here: a demuxer of FFmpeg's choice, a protocol,
-FFmpeg's mix to mono, or its resampler: samples leave at the rate and with the channels they are stored with.
+FFmpeg is the demuxer: containers are read by nothing else. Samples leave at the rate and with the channels they are
+stored with, without FFmpeg's mix to mono or its resampler.
 """
 
 from __future__ import annotations
 
-import ctypes
-import io
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from itertools import chain
 from typing import Any, Final
 
 import av
 import numpy.typing as npt
-from av.error import InvalidDataError
-from av.error import MemoryError as FFmpegMemoryError
-from av.stream import Discard
 
-from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
-from lazymedia.media import system_ffmpeg
-from lazymedia.media.audio import mp4_aac, ogg_opus, piped
-from lazymedia.media.audio.aac_in_matroska import AacInMatroska
-from lazymedia.media.audio.bounds import check_layout, check_length, refused
-from lazymedia.media.audio.formats import OGG, OPUS, Format
-from lazymedia.media.audio.header import AudioHeader
-from lazymedia.media.audio.ogg import links_of, share_a_serial
-from lazymedia.media.audio.piped import Pipeable
-from lazymedia.media.audio.samples import BLOCK
-from lazymedia.media.audio.source import Source
+from lazymedia.media.audio import ffmpeg, ffmpeg_frames, ffmpeg_graph, ogg
+from lazymedia.media.audio.bounds import check_layout, refused
+from lazymedia.media.audio.ffmpeg import Track
+from lazymedia.media.audio.formats import MP4, Format
+from lazymedia.media.audio.info import AudioInfo
+from lazymedia.media.audio.source import Clock, Losses, NoSamplesError, Source
 from lazymedia.media.stopping import checkpoint
 
-_CODECS: Final = {
-    *("aac", "aac_latm", "mp3", "mp2", "mp1", "opus", "vorbis", "flac", "alac", "ac3", "eac3", "amrnb", "amrwb"),
-    *("amr_nb", "amr_wb", "adpcm_ima_wav", "adpcm_ms", "adpcm_ima_qt"),
-}
-"""FFmpeg's names of the codecs that are decoded, besides every ``pcm_``."""
+_SMALL: Final = 1 << 16
+"""Bytes up to which a payload is decoded frame by frame: to open it a second time would cost more than that saves."""
 
-_PROBED: Final = (
-    {"mp3float", "mp2float", "mp1float", "libopus", "libvorbis", "h264", "hevc", "vp8", "vp9", "mpeg4", "mpeg2video"}
-    | {"mpeg1video", "h263", "flv", "mjpeg"}
-    | {name for name in av.codecs_available if name.startswith("pcm_")}
-    | _CODECS
-)
-"""Decoders, by their own names, that opening may run to learn a track's parameters, video tracks' among them."""
+_PAUSE: Final = 0.05
+"""Seconds between two looks at whether a decode that waits for another is still wanted."""
 
-_DEMUXER_OPTIONS: Final = {
-    "codec_whitelist": ",".join(sorted(_PROBED)),
-    "protocol_whitelist": "none",  # no such protocol: nothing but the payload can be opened
-    "enable_drefs": "0",  # references of a QuickTime movie to other files
-    "probesize": str(5 << 20),
-    "analyzeduration": str(5_000_000),
-    "max_streams": "64",
-}
-
-_MEMORY: Final = "the header asks for more memory than there is"
-
-_POINTERS: Final = 8
-"""From so many planes on, PyAV 18 reads on behind FFmpeg's list of them, and ends the process."""
-
-_CHANGE: Final = "the rate, channels or type of the samples change in the middle of the audio"
-
-_UNDECODABLE_START: Final = 64
-"""Packets that a recording which may begin anywhere can lose before its first whole frame."""
-
-
-@dataclass(frozen=True, slots=True)
-class Track:
-    """The track of a payload that would be decoded, for another library to find it.
-
-    Attributes:
-        number: Its place in the container.
-        codec: FFmpeg's name of what it is coded in.
-        other_codec: As `lazymedia.media.system_ffmpeg.other_codec`.
-    """
-
-    number: int
-    codec: str
-    other_codec: str | None
-
-
-def judge(data: bytes, kind: Format, limits: Limits) -> Track:
-    """Open a payload, hold its header against the limits, and decode nothing.
-
-    Raises:
-        UnprocessableMediaError: As far as a header tells, what `open_source` raises. No cause.
-        Exception: PyAV's own, where the payload is damaged.
-    """
-    _check_links(data, kind)
-    with _open(data, kind) as container:
-        stream = _judged(container, kind, limits)
-        codec = stream.codec_context.codec.canonical_name
-        return Track(stream.index, codec, system_ffmpeg.other_codec(container))
+_one_at_a_time = threading.Lock()
+"""Held by a decode that goes frame by frame where there are no memory files: two at once take longer than one after the
+other."""
 
 
 @contextmanager
@@ -106,74 +44,159 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     and the higher bit rate, then the first. Of several programs in one stream, it is taken from that of the video, if
     there is any in it. Pictures and video tracks are never decoded.
 
-    Where the container tells that a codec primed its decoder (an edit list, Opus pre-skip), those samples at the start
+    Where the container says that a codec primed its decoder (an edit list, Opus pre-skip), those samples at the start
     are dropped, as FFmpeg does. Samples that pad the last frame stay: an AAC clip may be up to a frame longer than what
     was encoded. Gaps in the time stamps, at the start too, are not filled.
 
-    AAC in an MP4, and Opus in an OGG, are decoded many frames at a time where tables or pages leave no doubt, to the
-    same samples. Then a header that is broken in the video beside it is no error, and a channel that a damaged frame
-    lacks is silent.
-
-    A damaged packet is an error, apart from those before the first whole frame of a stream that may begin anywhere
-    (ADTS, MPEG). A container that ends early yields what exists, a last frame cut in the middle is an error.
+    What decodes is given in order, and what does not is left out; `Source.losses` counts it. Recordings that follow
+    each other in one OGG are read one after the other, each with its own tables.
 
     Raises:
         UnprocessableMediaError: Over a limit, no audio, a codec that is not decoded, or a rate or layout that changes
             on the way. No cause.
-        Exception: PyAV's own, where the payload is damaged.
+        NoSamplesError: Nothing decodes.
+        av.FFmpegError: The header is damaged.
     """
-    track = _pipeable(data, kind)
-    if track is not None and _within(track, limits):
-        with piped.opened(track) as blocks:
-            first = next(blocks, None)
+    if kind.demuxer != "ogg":
+        with _opened(data, kind, limits) as source:
+            yield source
+        return
+    links = ogg.links_of(data)
+    with ExitStack() as stack:
+        source, later = _first_that_opens(stack, data, links, kind, limits)
+        blocks = chain(source.blocks, _others(source, data, later, kind, limits))
+        yield Source(source.rate, source.channels, blocks, source.losses)
+
+
+def read_info(data: bytes, kind: Format, limits: Limits) -> AudioInfo:
+    """What the header says; of recordings that follow each other in one OGG, without a length. Raises as
+    `open_source`.
+    """
+    links = ogg.links_of(data) if kind.demuxer == "ogg" else []
+    if len(links) < 2:
+        return ffmpeg.read_info(data, kind, limits)
+    first = ffmpeg.read_info(data[links[0]], kind, limits)
+    return AudioInfo(first.rate, first.channels, None)
+
+
+def _first_that_opens(
+    stack: ExitStack, data: bytes, links: list[slice], kind: Format, limits: Limits
+) -> tuple[Source, list[slice]]:
+    """The first recording with an undamaged header, and those behind it."""
+    errors = 0
+    while True:
+        link, *links = links
+        try:
+            source = stack.enter_context(_opened(data[link], kind, limits))
+        except (av.FFmpegError, NoSamplesError):
+            if not links:
+                raise
+            errors += 1
+            continue
+        source.losses.errors += errors
+        return source, links
+
+
+def _others(first: Source, data: bytes, links: list[slice], kind: Format, limits: Limits) -> Iterator[npt.NDArray[Any]]:
+    for link in links:
+        checkpoint()
+        try:
+            opened = _opened(data[link], kind, limits)
+            with opened as source:
+                if (source.rate, source.channels) != (first.rate, first.channels):
+                    raise refused(ffmpeg_frames.CHANGE)
+                yield from source.blocks
+                first.losses.samples += source.losses.samples
+                first.losses.errors += source.losses.errors
+        except (av.FFmpegError, NoSamplesError):
+            first.losses.errors += 1
+
+
+@contextmanager
+def _opened(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
+    """A payload of one recording."""
+    track = ffmpeg.read_track(data, kind, limits)
+    with _source(data, kind, limits, track) as source:
+        yield Source(source.rate, source.channels, counted(source, track, kind), source.losses)
+
+
+def counted(source: Source, track: Track, kind: Format) -> Iterator[npt.NDArray[Any]]:
+    """The blocks, with the losses completed at their end by what the container declares."""
+    total = 0
+    for block in source.blocks:
+        total += block.shape[1]
+        yield block
+    source.losses.errors += track.is_cut
+    # An MP4 in fragments may say that nothing is shown for a while. Damage in one is always an error besides.
+    declared = track.declared if kind != MP4 or source.losses.errors else None
+    source.losses.at_least(_missing(declared, total, track, source.rate))
+    source.losses.at_least(source.losses.errors * track.frame_samples)
+
+
+def _missing(declared: int | None, total: int, track: Track, rate: int) -> int:
+    """Samples by which a clip is shorter than declared; containers round, and count what primes a decoder."""
+    missing = (declared or 0) - total
+    return missing if missing > max(track.frame_samples, rate // 50) else 0
+
+
+@contextmanager
+def _source(data: bytes, kind: Format, limits: Limits, track: Track) -> Iterator[Source]:
+    if not ffmpeg_graph.is_possible():
+        with _alone(), ffmpeg_frames.open_source(data, kind, limits) as source:
+            yield source
+        return
+    frame_by_frame = track.is_listed or track.is_one_page or track.codec == "flac" or not track.channels
+    if len(data) > _SMALL and not frame_by_frame:
+        with ExitStack() as stack:
+            try:
+                frames = stack.enter_context(ffmpeg_graph.opened(data, kind, track))
+                first = next(frames, None)
+            except (OSError, av.FFmpegError):  # too many files are open, or damage, which is met again
+                first = None
             if first is not None:
-                packets = partial(_packets, data, kind, limits)
-                with closing(_calls(track, chain((first,), blocks), packets)) as samples:
-                    yield Source(track.rate, track.channels, samples)
+                rate, channels = first.sample_rate, first.layout.nb_channels
+                check_layout(rate, channels, limits)
+                losses = Losses()
+                clock = None if track.declared else Clock(losses, limits.max_audio_seconds * rate)
+                blocks = _many_at_a_time(chain((first,), frames), channels, clock)
+                rest = partial(ffmpeg_frames.open_source, data, kind, limits)
+                source = Source(rate, channels, blocks, losses)
+                yield Source(rate, channels, _then_frame_by_frame(source, track, rest), losses)
                 return
-    with _packets(data, kind, limits) as source:
+    with ffmpeg_frames.open_source(data, kind, limits) as source:
         yield source
 
 
-def _pipeable(data: bytes, kind: Format) -> Pipeable | None:
-    """The track, where it can be decoded many frames at a time."""
-    if not piped.is_possible():
-        return None
-    if kind.demuxer == "mov":
-        aac = mp4_aac.find(data)
-        return None if aac is None else AacInMatroska(aac)
-    return ogg_opus.find(data) if kind == OPUS else None
+def _many_at_a_time(frames: Iterator[Any], channels: int, clock: Clock | None) -> Iterator[npt.NDArray[Any]]:
+    for frame in frames:
+        if clock is not None:
+            clock.add(frame)
+        yield ffmpeg_graph.as_array(frame, channels)
 
 
-def _within(track: Pipeable, limits: Limits) -> bool:
-    """Whether nothing that the tables tell is over a limit. FFmpeg's demuxer is to say what is."""
-    try:
-        check_layout(track.rate, track.channels, limits)
-        check_length(track.samples, track.rate, 1, limits)
-    except UnprocessableMediaError:
-        return False
-    return True
-
-
-def _calls(
-    track: Pipeable, blocks: Iterable[npt.NDArray[Any]], packets: Callable[[], AbstractContextManager[Source]]
-) -> Generator[npt.NDArray[Any]]:
-    """A track many frames at a time, without what primes the decoder. From where that ends too early, it is read packet
-    by packet, which tells what is wrong.
+def _then_frame_by_frame(
+    source: Source, track: Track, rest: Callable[[], AbstractContextManager[Source]]
+) -> Iterator[npt.NDArray[Any]]:
+    """The blocks of a source. From the first damage on, or where they end too early, what comes frame by frame, with
+    losses counted anew.
     """
-    done = -track.primed
-    for block in blocks:
-        done += block.shape[1]
-        if done > 0:
-            yield block[:, -done:]  # of the first such block a part, of later ones all
-    if done + track.primed < track.samples:
-        with packets() as source:
-            if (source.rate, source.channels) != (track.rate, track.channels):
-                raise refused(_CHANGE)
-            yield from _behind(source.blocks, max(done, 0))
+    done = 0
+    try:
+        for block in source.blocks:
+            done += block.shape[1]
+            yield block
+        if not _missing(track.declared, done, track, source.rate):
+            return
+    except av.FFmpegError:
+        pass
+    with rest() as other:
+        if (other.rate, other.channels) != (source.rate, source.channels):
+            raise refused(ffmpeg_frames.CHANGE)
+        yield from behind(other.blocks, done)
+        source.losses.samples, source.losses.errors = other.losses.samples, other.losses.errors
 
 
-def _behind(blocks: Iterator[npt.NDArray[Any]], done: int) -> Iterator[npt.NDArray[Any]]:
+def behind(blocks: Iterator[npt.NDArray[Any]], done: int) -> Iterator[npt.NDArray[Any]]:
     """What comes after so many samples."""
     for block in blocks:
         if block.shape[1] > done:
@@ -182,178 +205,13 @@ def _behind(blocks: Iterator[npt.NDArray[Any]], done: int) -> Iterator[npt.NDArr
 
 
 @contextmanager
-def _packets(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
-    """A track packet by packet, as `open_source` says."""
-    _check_links(data, kind)
-    with _open(data, kind) as container:
-        stream = _judged(container, kind, limits)
-        for other in container.streams:
-            if other.index != stream.index:
-                other.discard = Discard.all
-        stream.codec_context.thread_count = 1  # FLAC and ALAC would take a thread for every core, for one clip
-        runs = _runs(container, stream, kind)
-        first = next(runs, None)
-        if first is None:
-            raise refused("the audio track holds no samples")
-        rate, channels = first[0].sample_rate, first[0].layout.nb_channels
-        # Only a decoded frame tells for certain: AAC with SBR has twice the rate of its header.
-        check_layout(rate, channels, limits)
-        yield Source(rate, channels, _blocks(chain((first,), runs), (rate, channels, first[0].format.name)))
-
-
-def read_header(data: bytes, kind: Format, limits: Limits) -> AudioHeader:
-    """What FFmpeg makes of a header, without a packet being decoded but those that opening looks into. The decode may
-    find another rate and other channels (AAC with SBR or PS). Raises as `open_source`.
-    """
-    with _open(data, kind) as container:
-        stream = _choose(container)
-        _check_header(stream, limits)
-        return AudioHeader(stream.rate, stream.codec_context.layout.nb_channels, _promised(stream, kind))
-
-
-def _promised(stream: Any, kind: Format) -> int | None:
-    """Samples per channel that the header promises, where its word is worth something."""
-    if not kind.declared_length or stream.duration is None or stream.time_base is None or not stream.rate:
-        return None
-    length = stream.duration - _before_the_first(stream, kind)
-    return int(length * stream.time_base * stream.rate) if length > 0 else None
-
-
-def _before_the_first(stream: Any, kind: Format) -> int:
-    """What FFmpeg 8 counts to the length of an Opus in OGG: its pre-skip, and the time at which it begins where it was
-    cut out of a longer recording.
-    """
-    if kind != OPUS:
-        return 0
-    return max(stream.start_time or 0, 0) + int.from_bytes((stream.codec_context.extradata or b"")[10:12], "little")
-
-
-def _check_links(data: bytes, kind: Format) -> None:
-    links = links_of(data) if kind.demuxer == "ogg" else []
-    if kind == OGG and len(links) > 1:
-        # FFmpeg would decode the second recording by the tables of the first, and call that sound.
-        raise refused("several recordings in one OGG are read by soundfile only")
-    if share_a_serial(data, links):
-        raise refused("two recordings in one OGG go by the same number")
-
-
-def _open(data: bytes, kind: Format) -> Any:
-    options = {**_DEMUXER_OPTIONS, "format_whitelist": kind.demuxer}
-    try:
-        return av.open(io.BytesIO(data), format=kind.demuxer, container_options=options, metadata_errors="replace")
-    except FFmpegMemoryError as exc:
-        # FFmpeg believes the sizes of tables that a header tells; a payload of some megabytes needs none of that kind.
-        raise refused(_MEMORY) from exc
-
-
-def _choose(container: Any) -> Any:
-    stream = _best(container, "audio", related=_best(container, "video")) or _best(container, "audio")
-    if stream is None:
-        raise refused("there is no audio track")
-    context = stream.codec_context
-    if context is None:
-        raise refused("the codec of the audio track is unknown")
-    name = context.codec.canonical_name
-    if name not in _CODECS and not name.startswith("pcm_"):
-        raise refused(f"the audio codec {name} is not decoded")
-    _settle_layout(context)
-    return stream
-
-
-def _settle_layout(context: Any) -> None:
-    """Make the channels' order one that needs no list of its own. PyAV 18 copies a layout with the address of its list,
-    and frees that with each copy: to look twice at a layout of a ``chan`` box ends the process.
-    """
-    layout = context.layout
-    if layout.nb_channels:
-        context.layout = f"{layout.nb_channels} channels"  # drops the list, which this one copy frees
-
-
-def _best(container: Any, type_: str, related: Any = None) -> Any:
-    try:
-        return container.streams.best(type_, related=related)
-    except (ValueError, IndexError):
-        return None
-
-
-def _judged(container: Any, kind: Format, limits: Limits) -> Any:
-    """The track, within the limits on rate, channels and length where the container's header already tells them."""
-    stream = _choose(container)
-    _check_header(stream, limits)
-    promised = _promised(stream, kind)
-    if promised is not None:
-        check_length(promised, stream.rate, 1, limits)
-    return stream
-
-
-def _check_header(stream: Any, limits: Limits) -> None:
-    """The limits on rate and channels, where the container's header already tells them."""
-    context = stream.codec_context
-    if context.sample_rate and context.layout.nb_channels:
-        check_layout(context.sample_rate, context.layout.nb_channels, limits)
-
-
-def _runs(container: Any, stream: Any, kind: Format) -> Iterator[list[Any]]:
-    """What the packets decode to, in order, the decoder drained at the end. No run is empty, and no frame."""
-    lost, begun = 0, False
-    for packet in _demuxed(container, stream):
+def _alone() -> Iterator[None]:
+    while not _one_at_a_time.acquire(timeout=_PAUSE):
         checkpoint()
-        try:
-            decoded = packet.decode()
-        except InvalidDataError:
-            lost += 1
-            if begun or not kind.joinable or lost > _UNDECODABLE_START:
-                raise
-            continue
-        _refuse_listed(decoded)
-        frames = [frame for frame in decoded if frame.samples]
-        if frames:
-            begun = True
-            yield frames
-
-
-def _refuse_listed(frames: list[Any]) -> None:
-    """Refuse frames whose decoder itself lists the order of its channels, as one of USAC may; see `_settle_layout`."""
-    listed = [frame.layout for frame in frames if " channels (" in frame.layout.name]
-    for layout in listed:
-        # The frame frees the list; this copy of it must outlive even the interpreter's last tidying up.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
-    if listed:
-        raise refused("an order of channels that the codec lists is not decoded")
-
-
-def _demuxed(container: Any, stream: Any) -> Iterator[Any]:
-    """The packets, as far as there is memory for what they claim to hold."""
     try:
-        yield from container.demux(stream)
-    except FFmpegMemoryError as exc:
-        raise refused(_MEMORY) from exc
+        yield
+    finally:
+        _one_at_a_time.release()
 
 
-def _blocks(runs: Iterator[list[Any]], shape: tuple[int, int, str]) -> Iterator[npt.NDArray[Any]]:
-    """Frames put together to about a second by FFmpeg's own queue: to turn each of 20 ms into an array costs as much as
-    to decode it.
-    """
-    queue = av.AudioFifo()
-    for frames in runs:
-        for frame in frames:
-            # The queue compares no layout: a frame with fewer channels than the first would be read beyond its end.
-            if (frame.sample_rate, frame.layout.nb_channels, frame.format.name) != shape:
-                raise refused(_CHANGE)
-            frame.pts = None  # or the queue would want them without a gap
-            queue.write(frame)
-        if queue.samples >= BLOCK:
-            yield _samples(queue.read(0, True), shape[1])
-    if queue.samples:
-        yield _samples(queue.read(0, True), shape[1])
-
-
-def _samples(frame: Any, channels: int) -> npt.NDArray[Any]:
-    """The samples of a frame as (channels, N). Packed formats come as one row of all channels in turn."""
-    if frame.format.is_planar and channels >= _POINTERS:
-        (frame,) = av.AudioResampler(format=frame.format.packed.name).resample(frame)
-    array: npt.NDArray[Any] = frame.to_ndarray()
-    return array.reshape(-1, channels).T if frame.format.is_packed else array
-
-
-__all__ = ["Track", "judge", "open_source", "read_header"]
+__all__ = ["behind", "counted", "open_source", "read_info"]

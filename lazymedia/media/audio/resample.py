@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media.audio.bounds import SAMPLE_BYTES, check_layout, refused
+from lazymedia.media.audio.bounds import SAMPLE_BYTES, check_layout, check_range, refused
 from lazymedia.media.stopping import checkpoint
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ class Resampler:
 
         Raises:
             UnprocessableMediaError: The result would be over `Limits.max_audio_decoded_bytes`, which is known before
-                any of it is made; the rate is outside the limits; or nothing would be left.
+                any of it is made; the rate is outside the limits; nothing would be left; or the result holds samples
+                that are no finite numbers or beyond `Limits.max_audio_amplitude`.
             ImportError: soxr is not installed.
         """
         samples, rate = clip
@@ -122,13 +123,17 @@ class Resampler:
             checkpoint()
             taken += len(block)
             self._check_output(resampled_length(taken, rate, self.target_rate))
-            collector.append(block if stream is None else stream.resample_chunk(block))
+            collector.append(block if stream is None else self._checked(stream.resample_chunk(block)))
         if stream is not None:
-            collector.append(stream.resample_chunk(_nothing(), last=True))
+            collector.append(self._checked(stream.resample_chunk(_nothing(), last=True)))
         done = collector.finish()
         if not len(done):
             raise refused("the audio is too short to be resampled")
         return done
+
+    def _checked(self, samples: Samples) -> Samples:
+        check_range(samples, self.limits)
+        return samples
 
     def _stream(self, rate: int) -> Any:
         require()
@@ -159,7 +164,7 @@ def resample(target_rate: float, quality: str = "HQ", *, limits: Limits | None =
 def require() -> None:
     """Raise ImportError unless soxr is there; for owners who want to know before the first request."""
     if importlib.util.find_spec("soxr") is None:
-        raise ImportError("resampling audio needs soxr, which is not installed: pip install 'lazymedia[audio]'")
+        raise ImportError("resampling audio needs soxr, which is not installed: install the extra 'audio' of lazymedia")
 
 
 def _pieces(samples: Samples) -> Iterator[Samples]:

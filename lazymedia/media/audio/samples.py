@@ -35,7 +35,14 @@ def to_mono(block: npt.NDArray[Any]) -> Samples:
     Channels are added one after the other: NumPy's ``mean(axis=...)`` over interleaved stereo takes seventeen times as
     long. Of two channels this is ``0.5 * (left + right)``, which is exact for integer PCM of up to 23 bits. FFmpeg's
     own mix to mono is not used anywhere: it scales and is louder.
+
+    Finite floats may have a sum that is not: check the result, see `bounds.check_range`.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _mean(block)
+
+
+def _mean(block: npt.NDArray[Any]) -> Samples:
     channels, is_float = len(block), block.dtype.kind == "f"
     if channels == 1 and is_float:
         only: Samples = block[0].astype(np.float32, copy=False)

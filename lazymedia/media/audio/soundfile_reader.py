@@ -1,163 +1,131 @@
-"""Clips by libsndfile: WAV, FLAC, OGG (Vorbis, Opus, FLAC), MP3 and AIFF.
-
-Comes in: a payload whose format is known. Goes out: a `Source`. Never here: any of libsndfile's other formats, of which
-it opens some twenty by default, RAW among them; or a read whose size a header tells.
-"""
+"""Clips by libsndfile: WAV, AIFF and FLAC in the codecs and depths that it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from functools import partial
-from itertools import chain
-from typing import Any, Final, TypeAlias
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import soundfile
 
 from lazymedia.limits import Limits
-from lazymedia.media.audio import mp3_reader, mp3_recordings
+from lazymedia.media.audio import pyav_reader
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
-from lazymedia.media.audio.formats import MP3, WAV, Format
-from lazymedia.media.audio.header import AudioHeader, mpeg_in_wav
-from lazymedia.media.audio.mp3_recordings import Recording
-from lazymedia.media.audio.ogg import links_of
+from lazymedia.media.audio.formats import Format
+from lazymedia.media.audio.header import read_header
 from lazymedia.media.audio.samples import BLOCK
-from lazymedia.media.audio.sndfile import SUBTYPES, Linear, Payload
-from lazymedia.media.audio.source import Source
+from lazymedia.media.audio.source import Losses, Source
 from lazymedia.media.stopping import checkpoint
 
-_COMPRESSED: Final = {"FLAC", "OGG"}
-"""Formats whose samples have a width and yet are none of the payload's bytes."""
+_SUBTYPES: Final = {
+    *("PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW", "IMA_ADPCM", "MS_ADPCM"),
+}
+"""Its codecs. GSM, G.72x, NMS and DWVW in a WAV or AIFF are nothing that a client sends in earnest."""
 
 _UNKNOWN: Final = 1 << 40
 """Samples from which on a length stands for one that is not known; libsndfile then says 2^63 - 1."""
 
 
-_Part: TypeAlias = slice | Recording
-_Read: TypeAlias = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
-"""Fills the start of (N, channels); what it filled, nothing at the end."""
+class _Linear(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
+    """A file that is read from start to end: soundfile otherwise seeks after every block, and trusts the header's
+    length to clamp it.
+    """
+
+    def seekable(self) -> bool:
+        return False
+
+
+class _Payload(io.BytesIO):
+    """A payload in which a seek to before its start goes nowhere: cffi would print the error to stderr, once for each
+    such payload. libsndfile sees that it did not arrive.
+    """
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        try:
+            return super().seek(offset, whence)
+        except ValueError:
+            return self.tell()
+
+    def __repr__(self) -> str:
+        return "the payload"  # what soundfile puts into its errors
 
 
 @contextmanager
 def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
-    """Decode a payload by libsndfile.
+    """Decode a payload by libsndfile; what libsndfile does not read of it, because it is damaged, by FFmpeg.
 
-    What a truncated clip yields: of WAV, AIFF, OGG and MP3 what exists; a FLAC that ends before the length in its
-    header, or in the middle of a frame, is an error. The samples of a WAV end where its header says or with the
-    payload, whichever comes first; a size of 0xFFFFFFFF, as pipes write it, means all there is, and 0 means none. Those
-    of a FLAC end where its header says, unless that tells no length. Of an MP3, all frames are decoded, whatever number
-    a header tells or a bit rate suggests, and what is no frame is left out.
+    The samples of a WAV end where its header says or with the payload, whichever comes first; a size of 0xFFFFFFFF, as
+    pipes write it, means all there is. Those of a FLAC end where its header says, unless that tells no length.
 
-    Recordings that follow each other in one OGG or MP3 are read one after the other; libsndfile alone would stop behind
-    the first, and FFmpeg decodes the second by the tables of the first. A last one that is cut within its tables is an
-    error.
+    libsndfile stops at the first damaged frame of a FLAC. FFmpeg goes on behind it, with the samples that come after
+    those that libsndfile gave.
 
     Raises:
-        UnprocessableMediaError: Over a limit, a format or codec that is not read here, or recordings whose rates or
-            channels differ. No cause.
-        Exception: soundfile's own, where the payload is damaged.
+        UnprocessableMediaError: As `pyav_reader.open_source`.
+        av.FFmpegError: The header is damaged.
     """
-    data, kind = _unwrapped(data, kind)
-    first, *others = parts = _parts(data, kind)
-    with _opened(data, first, kind) as (file, read):
-        told = _told(file, kind, limits)
-        check_length(sum(part.least for part in parts if isinstance(part, Recording)), told.rate, told.channels, limits)
-        promised = told.samples or 0
-        blocks = _blocks(read, _buffer(file), promised if kind.name == "FLAC" else 0)
-        yield Source(told.rate, told.channels, chain(blocks, _others(data, others, kind, (told.rate, told.channels))))
-
-
-def read_header(data: bytes, kind: Format, limits: Limits) -> AudioHeader:
-    """What libsndfile makes of a header, without a sample being decoded. Raises as `open_source`. Of recordings that
-    follow each other in one OGG, no length.
-    """
-    data, kind = _unwrapped(data, kind)
-    first, *others = _parts(data, kind)
-    with _opened(data, first, kind) as (file, _):
-        told = _told(file, kind, limits)
-        return replace(told, samples=None) if others else told
-
-
-def _unwrapped(data: bytes, kind: Format) -> tuple[bytes, Format]:
-    """What is to be read: of a WAV that holds MPEG audio, just that, for libsndfile guesses the end of it as of any."""
-    within = mpeg_in_wav(data) if kind == WAV else None
-    return (data, kind) if within is None else (data[within], MP3)
-
-
-def _parts(data: bytes, kind: Format) -> Sequence[_Part]:
-    """The recordings in a payload."""
-    if kind == MP3:
-        return mp3_recordings.find(data)
-    return links_of(data) if "OGG" in kind.sndfile else [slice(None)]
-
-
-def _told(file: soundfile.SoundFile, kind: Format, limits: Limits) -> AudioHeader:
-    rate, channels, promised = int(file.samplerate), int(file.channels), int(file.frames)
-    check_layout(rate, channels, limits)
-    known = kind.declared_length and promised < _UNKNOWN
-    if known:
-        check_length(promised, rate, channels, limits)
-    return AudioHeader(rate, channels, promised if known else None)
-
-
-@contextmanager
-def _opened(data: bytes, part: _Part, kind: Format) -> Iterator[tuple[soundfile.SoundFile, _Read]]:
-    """A recording, and what reads on in it."""
-    with ExitStack() as stack:
-        if isinstance(part, Recording):
-            recorded = stack.enter_context(mp3_reader.opened(part))
-            file, read = recorded.file, recorded.read
-        else:
-            file = stack.enter_context(Linear(Payload(data[part])))  # of all of it this is no copy
-            read = partial(_read, file)
-        if file.format not in kind.sndfile or file.subtype not in SUBTYPES:
+    try:
+        file = _Linear(_Payload(data))
+    except soundfile.LibsndfileError:
+        with pyav_reader.open_source(data, kind, limits) as source:
+            yield source
+        return
+    with file:
+        if file.format not in kind.sndfile or file.subtype not in _SUBTYPES:
             raise refused(f"{file.subtype} in {file.format} is not decoded")
-        yield file, read
+        rate, channels, promised = int(file.samplerate), int(file.channels), int(file.frames)
+        check_layout(rate, channels, limits)
+        if promised < _UNKNOWN:
+            check_length(promised, rate, channels, limits)
+        known = read_header(data, kind)
+        losses = Losses()
+        blocks = _blocks(file, losses, data, kind, limits)
+        yield Source(rate, channels, _counted(blocks, losses, 0 if known is None else known.declared or 0), losses)
 
 
-def _read(file: soundfile.SoundFile, buffer: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return file.read(out=buffer)  # type: ignore[no-any-return]  # soundfile has no types
-
-
-def _others(data: bytes, parts: Sequence[_Part], kind: Format, shape: tuple[int, int]) -> Iterator[npt.NDArray[Any]]:
-    for part in parts:
-        with _opened(data, part, kind) as (file, read):
-            if (int(file.samplerate), int(file.channels)) != shape:
-                raise refused("the rate or channels change in the middle of the audio")
-            yield from _blocks(read, _buffer(file), 0)
+def _blocks(
+    file: soundfile.SoundFile, losses: Losses, data: bytes, kind: Format, limits: Limits
+) -> Iterator[npt.NDArray[Any]]:
+    """Blocks until nothing comes any more, in one buffer."""
+    buffer = _buffer(file)
+    done = 0
+    while True:
+        checkpoint()
+        try:
+            block = file.read(out=buffer)
+        except soundfile.LibsndfileError:
+            break
+        if not len(block):
+            return
+        done += len(block)
+        yield block.T
+    with pyav_reader.open_source(data, kind, limits) as source:
+        if (source.rate, source.channels) != (file.samplerate, file.channels):
+            raise refused("FFmpeg and libsndfile find different audio in the payload")
+        yield from pyav_reader.behind(source.blocks, done)
+        losses.samples, losses.errors = source.losses.samples, max(source.losses.errors, 1)
 
 
 def _buffer(file: soundfile.SoundFile) -> npt.NDArray[Any]:
     """For a block.
 
     Samples of 16 bits in a WAV or AIFF are read as such: libsndfile then asks for a whole block at a time and not for
-    8 KiB, each of which is a call into Python. Of a FLAC it hands out floats in less time.
+    8 KiB, each of which is a call into Python. Of a FLAC it gives floats in less time.
     """
-    is_short = file.subtype == "PCM_16" and file.format not in _COMPRESSED
+    is_short = file.subtype == "PCM_16" and file.format != "FLAC"
     return np.empty((2 * BLOCK, file.channels), np.int16) if is_short else np.empty((BLOCK, file.channels), np.float32)
 
 
-def _blocks(read: _Read, buffer: npt.NDArray[Any], promised: int) -> Iterator[npt.NDArray[Any]]:
-    """Blocks until nothing comes any more, in one buffer.
-
-    Args:
-        read: What reads on.
-        buffer: To read into.
-        promised: Samples per channel without which the clip is truncated; 0 for as many as there are.
-    """
+def _counted(blocks: Iterator[npt.NDArray[Any]], losses: Losses, declared: int) -> Iterator[npt.NDArray[Any]]:
+    """The blocks, with the losses completed at their end by what the header declares."""
     total = 0
-    while True:
-        checkpoint()
-        block = read(buffer)
-        if not len(block):
-            break
-        total += len(block)
-        yield block.T
-    if total < promised:
-        raise EOFError(f"{total} samples where the header promises {promised}")
+    for block in blocks:
+        total += block.shape[1]
+        yield block
+    losses.at_least(declared - total)
 
 
-__all__ = ["open_source", "read_header"]
+__all__ = ["open_source"]

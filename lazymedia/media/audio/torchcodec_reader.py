@@ -1,8 +1,7 @@
 """Clips by torchcodec, where it is named: WAV, FLAC, OGG, MP4, MOV, WebM and Matroska.
 
-Comes in: a payload that FFmpeg is certain to demux as PyAV does. Goes out: a `Source`. Never here: a payload that PyAV
-has not opened and judged, FFmpeg's mix to mono, or its resampler: samples leave at the rate and with the channels and
-the width they are stored with.
+Only payloads that FFmpeg is certain to demux as PyAV does come here, and PyAV opens and checks them first. Samples
+leave at the rate, with the channels and with the width they are stored with.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import numpy.typing as npt
 
 from lazymedia.limits import Limits
 from lazymedia.media import system_ffmpeg
-from lazymedia.media.audio import pyav_reader
+from lazymedia.media.audio import ffmpeg, pyav_reader
 from lazymedia.media.audio.bounds import check_layout, refused
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.samples import BLOCK
-from lazymedia.media.audio.source import Source
+from lazymedia.media.audio.source import Losses, Source
 from lazymedia.media.stopping import checkpoint
 
 _OTHER_TRACK: Final = "torchcodec finds another audio track in the payload than PyAV"
@@ -36,35 +35,48 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
 
     The track, what is dropped at its start and what stays at its end are as `pyav_reader` has them. Samples of lossless
     codecs are equal to its; those of lossy ones differ by rounding (3e-7), as two releases of FFmpeg do. A damaged
-    packet is an error as there.
+    packet is left out and counted as there.
 
     Raises:
         UnprocessableMediaError: As `pyav_reader.open_source`; or a codec beside the audio that FFmpeg should not try.
             No cause.
         ImportError: torchcodec cannot be loaded. The operator's fault.
-        RuntimeError: torchcodec's own, where the payload is damaged.
+        RuntimeError: torchcodec's own, where the header is damaged.
     """
-    track = pyav_reader.judge(data, kind, limits)
+    track = ffmpeg.read_track(data, kind, limits)
     if track.other_codec is not None:
         raise refused(f"a track of codec {track.other_codec} beside the audio is not opened by torchcodec")
     demuxer, stream = system_ffmpeg.open_track(data, track.number)
     if stream.metadata.media_type != "audio" or stream.metadata.codec != track.codec:
         raise refused(_OTHER_TRACK)
-    runs = _runs(demuxer, stream.make_decoder())
+    losses = Losses()
+    runs = _runs(demuxer, stream.make_decoder(), losses)
     first = next(runs, None)
     if first is None:
         raise refused("the audio track holds no samples")
     shape = _shape(first)
     rate, channels, _ = shape
     check_layout(rate, channels, limits)
-    yield Source(rate, channels, _blocks(first, runs, shape))
+    source = Source(rate, channels, _blocks(first, runs, shape), losses)
+    yield Source(rate, channels, pyav_reader.counted(source, track, kind), losses)
 
 
-def _runs(demuxer: Any, decoder: Any) -> Iterator[Any]:
-    """What the packets decode to, in order, the decoder drained at the end. No run is empty."""
-    for packet in demuxer:
-        checkpoint()
-        yield from (run for run in decoder.decode(packet) if run.num_samples)
+def _runs(demuxer: Any, decoder: Any, losses: Losses) -> Iterator[Any]:
+    """What the packets decode to, in order, the decoder drained at the end. No run is empty. A packet that does not
+    decode is left out; what the demuxer cannot read ends the clip.
+    """
+    packets = iter(demuxer)
+    try:
+        while (packet := next(packets, None)) is not None:
+            checkpoint()
+            try:
+                runs = decoder.decode(packet)
+            except RuntimeError:
+                losses.errors += 1
+                continue
+            yield from (run for run in runs if run.num_samples)
+    except RuntimeError:
+        losses.errors += 1
     yield from (run for run in decoder.drain() if run.num_samples)
 
 

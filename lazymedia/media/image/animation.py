@@ -46,20 +46,20 @@ class Animation:
         Raises:
             OSError: It cannot be decoded, or there is none. No later one can be.
         """
-        # Of the file class's own ways to a frame, each converts all on the way, or cannot be stopped between them.
-        following = self._opened._decoder.get_next()  # noqa: SLF001
-        if following is None:
+        canvas = raster.next_canvas(self._opened)
+        if canvas is None:
             raise OSError("no further frame")
-        self._canvas = following[0]
+        self._canvas = canvas
 
     def write(self, place: npt.NDArray[np.uint8]) -> None:
         """Put the frame that was decoded last into ``place``, uint8 (H, W, 3)."""
         width, height = self._opened.size
-        if self._opened.mode == "RGBA":
-            image = Image.frombuffer("RGBA", (width, height), self._canvas, "raw", "RGBA", 0, 1)
-            pixels = np.asarray(flatten(image, _WHITE))
-        else:
+        # Also where the file has no alpha: what no frame covers is see-through.
+        image = Image.frombuffer("RGBA", (width, height), self._canvas, "raw", "RGBA", 0, 1)
+        if image.getchannel("A").getextrema() == (255, 255):
             pixels = np.frombuffer(self._canvas, np.uint8).reshape(height, width, 4)[..., :3]
+        else:
+            pixels = np.asarray(flatten(image, _WHITE))
         put_upright(pixels, self._orientation, place)
 
 

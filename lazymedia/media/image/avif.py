@@ -1,47 +1,40 @@
 """The boxes of an AVIF: declared size, turns, the sizes really coded, and where EXIF lies.
 
-Comes in: a payload that begins as an AVIF. Goes out: an `AvifOutline`, None for a file without a picture that could be
-judged, or the refusal of one whose parts are over a limit. Never here: Pillow, or a compressed pixel.
-
 A still picture is the primary item of the ``meta`` box (ISO/IEC 23008-12); an animation is a track of the ``moov``
-box. Turns are told by ``irot`` and ``imir`` alone: the format's rules make EXIF's orientation a mere note.
+box, and may do without items. Only ``irot`` and ``imir`` turn it: the format's rules make EXIF's orientation
+a mere note.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from lazymedia.media.image import items
 from lazymedia.media.image.av1 import coded_size
 from lazymedia.media.image.boxes import boxes, inside, unsigned
 from lazymedia.media.image.outline import Metadata, Outline, Span, check_count, check_size, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from lazymedia.limits import Limits
 
+_DAV1D: Final = 0.5
+_CODEC: Final = 6 + _DAV1D
+"""Bytes a pixel: three planes of 8 bits, what Pillow copies out of them as RGB, and what dav1d adds."""
 _BRANDS: Final = frozenset({b"avif", b"avis"})
 _SUM: Final = 4
 """How many times a picture's pixels all coded parts may have: the picture, its alpha, a thumbnail, a gain map."""
+_SMALL: Final = 1 << 20
+"""Pixels: a smaller picture counts as large as this. Tiles at its edges may stick out."""
 _MAX_PARTS: Final = 512
 """Coded parts: the tiles of a picture and of its alpha. A phone's picture has 48 tiles."""
-_TURNS: Final = {
-    # (quarter turns anticlockwise, mirrored along: None, 0 top to bottom, 1 left to right): EXIF orientation
-    (0, None): 1,
-    (0, 0): 4,
-    (0, 1): 2,
-    (1, None): 8,
-    (1, 0): 5,
-    (1, 1): 7,
-    (2, None): 3,
-    (2, 0): 2,
-    (2, 1): 4,
-    (3, None): 6,
-    (3, 0): 7,
-    (3, 1): 5,
-}
+
+
+Part: TypeAlias = "tuple[list[Span], Callable[[bytes | memoryview], tuple[int, int] | None]]"
+"""Where the pieces of a coded part lie, and what tells width and height of its content; None for unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +44,15 @@ class AvifOutline(Outline):
     orientation: What irot and imir say, as an EXIF orientation.
     exif: The EXIF item's content.
     exif_names: Offsets of the four letters that make items EXIF items.
+    stored: The mode in which Pillow makes it: "L", "RGB" or "RGBA".
+    codec: Bytes a pixel that the codec holds beside the pixels.
     """
 
     orientation: int
     exif: Span | None
     exif_names: tuple[int, ...]
+    stored: str = "RGB"
+    codec: float = _CODEC
 
     def metadata(self, data: bytes) -> Metadata:
         if self.exif is None:
@@ -87,131 +84,83 @@ def outline(data: bytes, limits: Limits) -> AvifOutline | None:
 
 def _outline(data: bytes, limits: Limits) -> AvifOutline | None:
     top = inside(data, (0, len(data)), limits)
-    items = _items(data, top[b"meta"], limits) if b"meta" in top else None
     tracks = list(_tracks(data, top[b"moov"], limits)) if b"moov" in top else []
-    parts = [items.places[item] for item in items.coded] if items is not None else []
-    parts += [[track.sample] for track in tracks]
-    if not parts or not _check_coded(data, parts, limits):
-        return None
     moving = bool(tracks) and data[8:12] != b"avif"  # what libavif goes by as well
-    if moving or items is None:
-        return AvifOutline("AVIF", tracks[0].width, tracks[0].height, None, 1, None, ())
-    width, height = items.size
-    return AvifOutline("AVIF", width, height, None, items.orientation, items.exif, items.exif_names)
+    found = None
+    try:
+        found = items.read(data, top[b"meta"], limits) if b"meta" in top else None
+    except (IndexError, struct.error, KeyError):
+        if not moving:  # an animation's items are its cover at most, and not decoded
+            raise
+    coded = [] if found is None else [item for item, (kind, _) in found.kinds.items() if kind == b"av01"]
+    parts: list[Part] = (
+        [] if found is None else [(found.places[item], coded_size) for item in coded if found.places.get(item)]
+    )
+    parts += [([track.sample], coded_size) for track in tracks]
+    mine = [] if found is None else found.properties.get(found.primary, [])
+    size = (tracks[0].width, tracks[0].height) if moving else items.size(data, mine)
+    if not parts or size is None or not check_coded(data, parts, size, limits):
+        return None
+    if moving or found is None:
+        return AvifOutline("AVIF", *size, None, 1, None, ())
+    exif, exif_names = found.exif()
+    stored, codec = _layout(data, found)
+    return AvifOutline("AVIF", *size, None, items.orientation(data, mine), exif, exif_names, stored, codec)
 
 
-def _check_coded(data: bytes, parts: list[list[Span]], limits: Limits) -> bool:
+def check_coded(
+    data: bytes,
+    parts: list[Part],
+    size: tuple[int, int],
+    limits: Limits,
+) -> bool:
     """Hold what is really coded against the limits; False where the size of a part cannot be told.
 
+    Args:
+        data: The payload.
+        parts: Each coded part, as often as it is decoded.
+        size: Width and height of the picture.
+        limits: Those on pictures apply to each part. The sums are limited because each part is decoded on its own.
+
     Raises:
-        UnprocessableMediaError: A part that is over a limit, too many parts, or parts that share their bytes.
+        UnprocessableMediaError: A part that is over a limit, too many parts, or parts that are too much together.
     """
     check_count(len(parts), "coded parts", _MAX_PARTS)
-    if sum(stop - start for part in parts for start, stop in part) > 2 * len(data):
-        raise refused("the parts of a picture may not share their bytes")
+    pixels = size[0] * size[1]
+    # Equal tiles, or layers of one picture, may share their bytes, which are then read once for each.
+    if sum(stop - start for pieces, _ in parts for start, stop in pieces) > 2 * len(data) + pixels // 2:
+        raise refused("the parts of a picture share more bytes than its size explains")
     view = memoryview(data)
+    allowed = _SUM * min(max(pixels, _SMALL), limits.max_image_pixels)
     total = 0
-    for part in parts:
-        first, *others = (view[slice(*span)] for span in part)
-        size = coded_size(b"".join([first, *others]) if others else first)
-        if size is None:
+    for pieces, sizes in parts:
+        first, *others = (view[slice(*span)] for span in pieces)
+        coded = sizes(b"".join([first, *others]) if others else first)
+        if coded is None:
             return False
-        check_size(*size, limits)
-        total += size[0] * size[1]
-    if total > _SUM * limits.max_image_pixels:
-        raise refused(f"the parts of a picture may have {_SUM * limits.max_image_pixels} pixels at most")
+        check_size(*coded, limits)
+        if coded[0] * coded[1] > max(pixels * 11 // 10, _SMALL):  # codecs round sides up
+            raise refused("one of the parts of a picture codes more pixels than the picture has")
+        total += coded[0] * coded[1]
+    if total > allowed:
+        raise refused(f"the parts of a picture of this size may have {allowed} pixels at most")
     return True
 
 
-class _Items(NamedTuple):
-    size: tuple[int, int]
-    orientation: int
-    coded: tuple[int, ...]
-    places: dict[int, list[Span]]
-    exif: Span | None
-    exif_names: tuple[int, ...]
+def _layout(data: bytes, found: items.Items) -> tuple[str, float]:
+    """The mode in which Pillow makes it, and bytes a pixel that the codec holds beside it.
 
-
-def _items(data: bytes, meta: Span, limits: Limits) -> _Items | None:
-    parts = inside(data, (meta[0] + 4, meta[1]), limits)
-    kinds = _kinds(data, parts[b"iinf"], limits)
-    places = _places(data, parts[b"iloc"], parts.get(b"idat"), limits)
-    primary, _ = unsigned(data, parts[b"pitm"][0] + 4, 2 if data[parts[b"pitm"][0]] == 0 else 4)
-    properties = list(boxes(data, parts[b"iprp"], limits))
-    known = list(boxes(data, dict(properties)[b"ipco"], limits))
-    tables = [span for kind, span in properties if kind == b"ipma"]
-    mine = [known[index - 1] for table in tables for index in _associated(data, table, primary, limits) if index]
-    size = turn = mirror = None
-    for kind, (start, _) in mine:
-        if kind == b"ispe":
-            size = struct.unpack_from(">LL", data, start + 4)
-        elif kind == b"irot":
-            turn = data[start] & 3
-        elif kind == b"imir":
-            mirror = data[start] & 1
-    if size is None or 0 in size:
-        return None
-    coded = tuple(item for item, (kind, _) in kinds.items() if kind == b"av01" and places.get(item))
-    noted = [(item, at) for item, (kind, at) in kinds.items() if kind == b"Exif"]
-    exif = next((places[item][0] for item, _ in noted if len(places.get(item, ())) == 1), None)
-    return _Items(size, _TURNS[turn or 0, mirror], coded, places, exif, tuple(at for _, at in noted))
-
-
-def _kinds(data: bytes, iinf: Span, limits: Limits) -> dict[int, tuple[bytes, int]]:
-    """Each item's type, and where that is written."""
-    start, end = iinf
-    first = start + (6 if data[start] == 0 else 8)
-    kinds = {}
-    for kind, (body, _) in boxes(data, (first, end), limits):
-        if kind == b"infe" and data[body] >= 2:
-            item, position = unsigned(data, body + 4, 2 if data[body] == 2 else 4)
-            kinds[item] = data[position + 2 : position + 6], position + 2
-    return kinds
-
-
-def _places(data: bytes, iloc: Span, idat: Span | None, limits: Limits) -> dict[int, list[Span]]:
-    """Where each item's content lies, piece by piece."""
-    position = iloc[0]
-    version, sizes = data[position], data[position + 4 : position + 6]
-    offset_size, length_size, base_size = sizes[0] >> 4, sizes[0] & 15, sizes[1] >> 4
-    index_size = sizes[1] & 15 if version else 0
-    wide = 2 if version < 2 else 4
-    count, position = unsigned(data, position + 6, wide)
-    check_count(count, "items", limits.max_image_chunks)
-    places: dict[int, list[Span]] = {}
-    pieces = 0
-    for _ in range(count):
-        item, position = unsigned(data, position, wide)
-        method, position = unsigned(data, position, 2 if version else 0)
-        base, position = unsigned(data, position + 2, base_size)
-        extents, position = unsigned(data, position, 2)
-        pieces += extents
-        check_count(pieces, "pieces", limits.max_image_chunks)
-        origin, end = (0, len(data)) if method & 15 == 0 or idat is None else idat
-        places[item] = []
-        for _ in range(extents):
-            offset, position = unsigned(data, position + index_size, offset_size)
-            length, position = unsigned(data, position, length_size)
-            begin = min(origin + base + offset, end)
-            places[item].append((begin, min(begin + length, end) if length else end))
-    return places
-
-
-def _associated(data: bytes, ipma: Span, item: int, limits: Limits) -> list[int]:
-    """The properties of one item, as positions counted from 1."""
-    start, _ = ipma
-    long_index = data[start + 3] & 1
-    count, position = unsigned(data, start + 4, 4)
-    check_count(count, "items", limits.max_image_chunks)
-    for _ in range(count):
-        owner, position = unsigned(data, position, 2 if data[start] < 1 else 4)
-        many = data[position]
-        width = 2 if long_index else 1
-        if owner == item:
-            entries = range(position + 1, position + 1 + many * width, width)
-            return [unsigned(data, at, width)[0] & (0x7FFF if long_index else 0x7F) for at in entries]
-        position += 1 + many * width
-    return []
+    The third byte of ``av1C`` has flags for more than 8 bits (40), one component (10), and chroma at half the width (8)
+    and height (4). Alpha is an item of one component. AV1 in ISO base media files, 2.3.3.
+    """
+    spans = [(kind, span) for properties in found.properties.values() for kind, span in properties]
+    configured = [data[start + 2] for kind, (start, stop) in spans if kind == b"av1C" and stop - start > 2]
+    flags = next((byte for byte in configured if not byte & 0x10), 0x10 if configured else 0)
+    alpha = any(kind == b"auxC" and b"alpha" in data[slice(*span)] for kind, span in spans)
+    chroma = 0.0 if flags & 0x10 else 2.0 / (1 + (flags >> 3 & 1)) / (1 + (flags >> 2 & 1))
+    depth = 2 if any(byte & 0x40 for byte in configured) else 1
+    mode = ("L" if flags & 0x10 else "RGB") + "A" * alpha
+    return mode, (1.0 + chroma + alpha) * depth + len(mode) + _DAV1D
 
 
 class _Track(NamedTuple):
@@ -242,4 +191,4 @@ def _tracks(data: bytes, moov: Span, limits: Limits) -> Iterator[_Track]:
         yield _Track(width >> 16, height >> 16, (min(begin, len(data)), min(begin + length, len(data))))
 
 
-__all__ = ["AvifOutline", "is_avif", "outline"]
+__all__ = ["AvifOutline", "Part", "check_coded", "is_avif", "outline"]

@@ -1,19 +1,25 @@
 """From stored pixels to the picture that was asked for: upright, flat on a background, in one mode, as image or array.
 
-Comes in: a `Raster`, or a picture that somebody else opened with Pillow. Goes out: media. Never here: a payload.
-
-Rules, the same for every way in:
+The rules are the same for payloads and for pictures that somebody opened with Pillow:
 
 * What can be seen through is laid on the background wherever the result has no alpha: alpha channels, palettes with
-  alpha, premultiplied pixels, and the one see-through colour of a PNG or GIF.
-* Sixteen bits become eight by dropping the lower eight. Nothing is clipped, so black to white stays black to white.
+  alpha, premultiplied pixels, and a see-through colour, whatever the mode.
+* Sixteen bits of grey become eight by dropping the lower eight. Where no value is above 255 they are eight bits
+  already, as Pillow takes them, and not black.
+* Whole numbers of 32 bits are taken as Pillow does, 0 for black and 255 for white, and rejected beyond that: Pillow
+  would clip them.
 * CMYK, YCbCr, LAB and HSV become RGB by Pillow's formulas. Colour profiles are ignored.
-* Floating point has no range that could be known, and is refused.
+* Floating point has no range that could be known, and is rejected.
+
+All of these but the turn look at single pixels, so that the result is filled strip by strip: no other copy of the
+picture is made on the way, which is also faster.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy import typing as npt
@@ -21,8 +27,9 @@ from PIL import Image
 
 from lazymedia.media.image import exif, png
 from lazymedia.media.image.outline import Metadata, check_size
-from lazymedia.media.image.pixels import bare, opaque_of, region
-from lazymedia.media.image.raster import Raster
+from lazymedia.media.image.pixels import blank, opaque_of, rows, strips, taken_from
+from lazymedia.media.image.raster import Raster, without_empty_alpha
+from lazymedia.media.stopping import checkpoint
 
 if TYPE_CHECKING:
     from lazymedia.limits import Limits
@@ -36,12 +43,14 @@ _TURNS: Final = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_SIXTEEN: Final = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N"})
-_GREY: Final = frozenset({"1", "L", "LA", "La"}) | _SIXTEEN
+_WIDE: Final = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N"})
+_GREY: Final = frozenset({"1", "L", "LA", "La"}) | _WIDE
 _FOREIGN: Final = frozenset({"CMYK", "YCbCr", "LAB", "HSV", "RGBX"})
 _UPRIGHT: Final = frozenset({"TIFF"})
-_STRIP: Final = 1 << 20
-"""Bytes of an array that are filled at a time, few enough to stay in the processor's cache."""
+
+
+_Change: TypeAlias = Callable[[Image.Image, Image.Image | None], Image.Image]
+"""A strip, and the same part of where it is opaque, in the mode that was asked for."""
 
 
 class Target(NamedTuple):
@@ -63,18 +72,48 @@ def finish(raster: Raster, target: Target) -> Image.Image | npt.NDArray[np.uint8
 
     Raises:
         ValueError: Pixels that have no meaning in eight bits. The picture's fault.
+        DecodeStopped: The request was cancelled.
     """
-    image, opaque = raster.image, raster.opaque
-    turn = _TURNS.get(raster.orientation)
+    image, orientation, opaque = raster
+    del raster  # what the turn and the strips have read is freed where the caller keeps no name for it either
+    turn = _TURNS.get(orientation)
     if turn is not None:
         image = image.transpose(turn)
         opaque = None if opaque is None else opaque.transpose(turn)
     if target.mode is None and not target.as_array:
         return image
-    mode = _natural_mode(image, opaque) if target.mode is None else target.mode
-    image = _in_mode(image, opaque, mode, target.background)
-    image.info = {}
-    return to_array(image) if target.as_array else image
+    see_through = _has_alpha(image, opaque)
+    mode = _natural_mode(image, see_through=see_through) if target.mode is None else target.mode
+    change = partial(_in_mode, mode=mode, background=target.background, see_through=see_through, shift=_shift(image))
+    if target.as_array:
+        return _fill_array(image, opaque, len(Image.new(mode, (1, 1)).getbands()), change)
+    if image.mode == mode and opaque is None and (not see_through or mode == "RGBA"):
+        image.info = {}
+        return image
+    return _fill_image(image, opaque, mode, change)
+
+
+def _fill_image(image: Image.Image, opaque: Image.Image | None, mode: str, change: _Change) -> Image.Image:
+    filled = blank(mode, image.size)
+    for top, bottom in strips(image.size):
+        checkpoint()
+        filled.paste(change(rows(image, top, bottom), None if opaque is None else rows(opaque, top, bottom)), (0, top))
+    return filled
+
+
+def _fill_array(
+    image: Image.Image, opaque: Image.Image | None, channels: int, change: _Change
+) -> npt.NDArray[np.uint8]:
+    """An array: uint8 (H, W, C), C-contiguous, C at least 1, not writable, because one decode may serve several
+    requests.
+    """
+    array = np.empty((image.height, image.width, channels), np.uint8)
+    for top, bottom in strips(image.size):
+        checkpoint()
+        strip = change(rows(image, top, bottom), None if opaque is None else rows(opaque, top, bottom))
+        array[top:bottom] = np.asarray(strip).reshape(bottom - top, image.width, channels)
+    array.flags.writeable = False
+    return array
 
 
 def adopt(image: Image.Image, limits: Limits) -> Raster:
@@ -89,7 +128,9 @@ def adopt(image: Image.Image, limits: Limits) -> Raster:
     check_size(*image.size, limits)
     image.load()
     check_size(*image.size, limits)
-    copied = bare(image)
+    copied = taken_from(image.copy())
+    if image.format == "BMP":
+        copied = without_empty_alpha(copied)
     return Raster(copied, orientation_of(image), opaque_of(copied))
 
 
@@ -119,19 +160,23 @@ def _has_alpha(image: Image.Image, opaque: Image.Image | None) -> bool:
     return image.mode == "P" and ("transparency" in image.info or palette.endswith("A"))
 
 
-def _natural_mode(image: Image.Image, opaque: Image.Image | None) -> str:
+def _natural_mode(image: Image.Image, *, see_through: bool) -> str:
     colours = "L" if image.mode in _GREY else "RGB"
-    return colours + "A" if _has_alpha(image, opaque) else colours
+    return colours + "A" if see_through else colours
 
 
 def _in_mode(
-    image: Image.Image, opaque: Image.Image | None, mode: str, background: tuple[int, int, int]
+    image: Image.Image,
+    opaque: Image.Image | None,
+    *,
+    mode: str,
+    background: tuple[int, int, int],
+    see_through: bool,
+    shift: int,
 ) -> Image.Image:
-    see_through = _has_alpha(image, opaque)
-    if image.mode in _SIXTEEN:
-        image = _eight_bits(image)
-    elif image.mode == "F":
-        raise ValueError("floating-point pixels have no known range; convert them to 8 bits first")
+    """A strip in a mode. ``shift``: bits of grey that are dropped."""
+    if image.mode in _WIDE:
+        image = Image.fromarray((np.asarray(image) >> shift).astype(np.uint8))
     elif image.mode in _FOREIGN:
         image = image.convert("RGB")
     if opaque is not None:
@@ -163,31 +208,24 @@ def flatten(image: Image.Image, background: tuple[int, int, int]) -> Image.Image
     return ground
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Sixteen bits of grey without their lower half. Mode "I" is taken to hold sixteen bits, as it does for a PNG."""
-    samples = np.asarray(image)
-    if image.mode == "I" and samples.size and (samples.min() < 0 or samples.max() > 0xFFFF):
-        raise ValueError("grey values beyond 16 bits have no known range; convert them to 8 bits first")
-    reduced = Image.fromarray((samples >> 8).astype(np.uint8))
-    reduced.info = dict(image.info)
-    return reduced
+def _shift(image: Image.Image) -> int:
+    """How many bits of grey are dropped: 8 where a picture has more than eight bits and needs them, 0 for others.
 
-
-def to_array(image: Image.Image) -> npt.NDArray[np.uint8]:
-    """An "L", "LA", "RGB" or "RGBA" picture as an array: uint8 (H, W, C), C-contiguous, C at least 1, not writable.
-
-    Not writable, because one decode may serve several requests. Filled in strips, which is three times as fast as
-    `numpy.asarray` on a large picture and gives the same bytes.
+    Raises:
+        ValueError: Floating point, or 32-bit numbers other than 0 to 255.
     """
-    width, height = image.size
-    channels = len(image.getbands())
-    array = np.empty((height, width, channels), np.uint8)
-    rows = max(1, _STRIP // (width * channels))
-    for top in range(0, height, rows):
-        strip = np.asarray(region(image, (0, top), (width, min(rows, height - top))))
-        array[top : top + rows] = strip.reshape(strip.shape[0], width, channels)
-    array.flags.writeable = False
-    return array
+    if image.mode == "F":
+        raise ValueError("floating-point pixels have no known range; convert them to 8 bits first")
+    if image.mode not in _WIDE:
+        return 0
+    extremes = [
+        (int(part.min()), int(part.max()))
+        for part in map(np.asarray, map(partial(rows, image), *zip(*strips(image.size))))
+    ]
+    highest = max(high for _, high in extremes)
+    if image.mode == "I" and (highest > 255 or min(low for low, _ in extremes) < 0):
+        raise ValueError("whole numbers beyond 0 to 255 have no known range; convert them to 8 bits first")
+    return 8 if highest > 255 else 0
 
 
-__all__ = ["Target", "adopt", "finish", "flatten", "to_array"]
+__all__ = ["Target", "adopt", "finish", "flatten"]

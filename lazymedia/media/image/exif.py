@@ -22,6 +22,11 @@ ORIENTATION: Final = 0x0112
 IMAGE_ID: Final = 0x800D
 IMAGE_WIDTH: Final = 0x0100
 IMAGE_LENGTH: Final = 0x0101
+BITS: Final = 0x0102
+COMPRESSION: Final = 0x0103
+PHOTOMETRIC: Final = 0x0106
+SAMPLES: Final = 0x0115
+ROWS_PER_STRIP: Final = 0x0116
 
 _MAX_ID: Final = 64
 """Characters of an ImageID at most; a UUID in its longest spelling, ``urn:uuid:{...}``, has 47."""
@@ -116,4 +121,17 @@ def _bytes(block: bytes, entry: _Entry) -> bytes | None:
     return value if len(value) == entry.units else None
 
 
-__all__ = ["IMAGE_ID", "IMAGE_LENGTH", "IMAGE_WIDTH", "ORIENTATION", "image_id", "number", "orientation"]
+__all__ = [
+    "BITS",
+    "COMPRESSION",
+    "IMAGE_ID",
+    "IMAGE_LENGTH",
+    "IMAGE_WIDTH",
+    "ORIENTATION",
+    "PHOTOMETRIC",
+    "ROWS_PER_STRIP",
+    "SAMPLES",
+    "image_id",
+    "number",
+    "orientation",
+]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media.image import avif, exif, jpeg, plain, png
+from lazymedia.media.image import avif, exif, heif, jpeg, plain, png
 from lazymedia.media.image.outline import check_size, refused
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ AnyOutline: TypeAlias = (
     | plain.BmpOutline
     | plain.TiffOutline
     | avif.AvifOutline
+    | heif.HeifOutline
 )
 
 FORMATS: Final[dict[str, Callable[[bytes, Limits], AnyOutline | None]]] = {
@@ -33,6 +34,7 @@ FORMATS: Final[dict[str, Callable[[bytes, Limits], AnyOutline | None]]] = {
     "WEBP": plain.webp,
     "GIF": plain.gif,
     "AVIF": avif.outline,
+    "HEIF": heif.outline,
     "BMP": plain.bmp,
     "TIFF": plain.tiff,
 }
@@ -53,7 +55,7 @@ class ImageHeader:
     """What the header of a picture says; nothing is decoded for it.
 
     Attributes:
-        format: "JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP" or "TIFF".
+        format: "JPEG", "PNG", "WEBP", "GIF", "AVIF", "HEIF", "BMP" or "TIFF".
         width: Pixels, as stored.
         height: Pixels, as stored.
         mode: Pillow's name of the stored layout ("RGB", "L", "P", ...); None where the header does not tell it.
@@ -81,7 +83,14 @@ def sniff(data: bytes) -> str | None:
         return "WEBP"
     if data.startswith(b"BM") and data[15:18] == b"\0\0\0":  # two letters are few; a header's size follows
         return "BMP"
-    return "AVIF" if avif.is_avif(data) else None
+    if avif.is_avif(data):
+        return "AVIF"
+    return "HEIF" if heif.is_heif(data) else None
+
+
+def readable(limits: Limits) -> tuple[str, ...]:
+    """The formats that an operator allows and this installation can read."""
+    return tuple(kind for kind in limits.image_formats if kind != "HEIF" or heif.is_available())
 
 
 def read_outline(data: bytes, limits: Limits) -> tuple[str | None, AnyOutline | None]:
@@ -91,7 +100,7 @@ def read_outline(data: bytes, limits: Limits) -> tuple[str | None, AnyOutline | 
         UnprocessableMediaError: Over a limit on size, scans, chunks or parts. No cause.
     """
     kind = sniff(data)
-    if kind is None or kind not in limits.image_formats:
+    if kind is None or kind not in limits.image_formats or (kind == "HEIF" and not heif.is_available()):
         return None, None
     outline = FORMATS[kind](data, limits)
     if outline is not None:
@@ -99,9 +108,15 @@ def read_outline(data: bytes, limits: Limits) -> tuple[str | None, AnyOutline | 
     return kind, outline
 
 
+def check_cost(outline: AnyOutline, size: int, limits: Limits) -> None:
+    """Reject a whole payload of ``size`` bytes that would take long to decode. See `jpeg.check_cost`."""
+    if isinstance(outline, jpeg.JpegOutline):
+        jpeg.check_cost(outline, size, limits)
+
+
 def orientation(data: bytes, outline: AnyOutline) -> int:
     """How the stored pixels must be turned, 1 to 8."""
-    if isinstance(outline, avif.AvifOutline):
+    if isinstance(outline, avif.AvifOutline | heif.HeifOutline):
         return outline.orientation
     return exif.orientation(outline.metadata(data))
 
@@ -128,7 +143,24 @@ def probe(data: bytes, limits: Limits | None = None) -> ImageHeader:
     outline = None if kind is None else FORMATS[kind](data, DEFAULT_LIMITS if limits is None else limits)
     if outline is None:
         raise refused(f"the {kind} header cannot be read" if kind else "not a supported picture format")
+    return describe(data, outline)
+
+
+def describe(data: bytes, outline: AnyOutline) -> ImageHeader:
+    """The public form of a header."""
     return ImageHeader(outline.format, outline.width, outline.height, outline.mode, orientation(data, outline))
 
 
-__all__ = ["FORMATS", "AnyOutline", "ImageHeader", "early_exif", "orientation", "probe", "read_outline", "sniff"]
+__all__ = [
+    "FORMATS",
+    "AnyOutline",
+    "ImageHeader",
+    "check_cost",
+    "describe",
+    "early_exif",
+    "orientation",
+    "probe",
+    "read_outline",
+    "readable",
+    "sniff",
+]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 from lazymedia.errors import LazyMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media.image import exif, header
+from lazymedia.media.image import exif, header, heif, memory
 from lazymedia.media.image.outline import refused
 from lazymedia.media.io import MediaIO
 from lazymedia.media.ref import MediaRef
@@ -104,11 +104,20 @@ class ImageMediaIO(MediaIO[Picture]):
                 allowed.
         """
         self._check_size(len(data))
-        _, outline = header.read_outline(data, self._limits)
+        _, outline = self._read(data)
         key = self._key_by_id(data, outline) if self._trust_id and outline is not None else None
-        # Pillow keeps a pixel of RGB in four bytes, as it does RGBA.
-        decoded_bytes = None if outline is None else 4 * outline.width * outline.height
-        return MediaRef(partial(self.load_bytes, data), data, self._spec, key=key, decoded_bytes=decoded_bytes)
+        changed = type(self).load_bytes is not ImageMediaIO.load_bytes  # by a subclass that may, for example, crop
+        decoded_bytes = None
+        if outline is not None:
+            decoded_bytes = memory.decoded_bytes(data, outline, self._mode, as_array=self._output == "array")
+        return MediaRef(
+            partial(self.load_bytes, data),
+            data,
+            self._spec,
+            key=key,
+            decoded_bytes=decoded_bytes,
+            outline=None if outline is None or changed else partial(header.describe, data, outline),
+        )
 
     def judge_head(self, head: bytes, declared: int | None) -> bool:  # noqa: ARG002  # the header is enough
         """Judge a picture's size, scans and chunks as soon as its header is there. See `MediaIO.judge_head`."""
@@ -122,19 +131,17 @@ class ImageMediaIO(MediaIO[Picture]):
             UnprocessableMediaError: Not a picture of an allowed format, damaged, truncated, or over a limit. A damaged
                 one has the library's own exception as its cause, one over a limit has none.
         """
-        kind, outline = header.read_outline(data, self._limits)
+        kind, outline = self._read(data)
         checkpoint()
         from lazymedia.media.image import convert, raster, turbo
 
         if outline is None:
-            raise self._unreadable(kind)
+            raise self._unreadable(kind, data)
         try:
             array = turbo.decode(data, outline, self._target())
             if array is not None:
                 return array
-            pixels = raster.rasterise(data, outline, self._limits)
-            checkpoint()
-            return convert.finish(pixels, self._target())
+            return convert.finish(raster.rasterise(data, outline, self._limits), self._target())
         except (LazyMediaError, ImportError, MemoryError):
             raise
         except Exception as exc:
@@ -174,16 +181,29 @@ class ImageMediaIO(MediaIO[Picture]):
         except Exception as exc:
             raise refused(f"the picture cannot be converted: {exc}") from exc
 
+    def _read(self, data: bytes) -> tuple[str | None, header.AnyOutline | None]:
+        """Format and header of a whole payload."""
+        kind, outline = header.read_outline(data, self._limits)
+        if outline is not None:
+            header.check_cost(outline, len(data), self._limits)
+        return kind, outline
+
     def _target(self) -> Target:
         from lazymedia.media.image.convert import Target
 
         return Target(self._mode, self._background, as_array=self._output == "array")
 
-    def _unreadable(self, kind: str | None) -> LazyMediaError:
+    def _unreadable(self, kind: str | None, data: bytes) -> LazyMediaError:
         from PIL import UnidentifiedImageError
 
+        found = header.sniff(data)
+        if kind is None and found == "HEIF" and not heif.is_available():
+            error = refused("HEIF pictures (HEIC) are not supported here")
+            error.__cause__ = ImportError('pillow-heif is not installed: the extra "heif" of lazymedia')
+            return error
         if kind is None:
-            error = refused(f"not a supported picture format (supported: {', '.join(self._limits.image_formats)})")
+            supported = f"supported: {', '.join(header.readable(self._limits))}"
+            error = refused(f"not a supported picture format ({supported})")
             error.__cause__ = UnidentifiedImageError("no format's signature matches")
         else:
             error = refused(f"the header of the {kind} picture cannot be read")

@@ -29,7 +29,7 @@ class Outline:
     """A header that could be read.
 
     Attributes:
-        format: "JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP" or "TIFF".
+        format: "JPEG", "PNG", "WEBP", "GIF", "AVIF", "HEIF", "BMP" or "TIFF".
         width: Pixels, as stored (before any turn).
         height: Pixels, as stored.
         mode: Pillow's name of the stored pixels' layout, where the header tells it.

@@ -6,12 +6,21 @@ Pillow's that holds a size against ``Image.MAX_IMAGE_PIXELS``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
 from numpy import typing as npt
 from PIL import Image
 
+from lazymedia.media.stopping import checkpoint
+
+STEP: Final = 1 << 20
+"""Bytes of coded pixels that are decoded between two checkpoints; some tens of milliseconds."""
+_STRIP: Final = 1 << 16
+"""Pixels of a strip."""
+_KEYED: Final = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N", "RGB"})
+"""Modes without alpha in which one colour may be see-through."""
 _TILE: Final = 256
 """Side of the squares of an array that are turned one by one, small enough to stay in the processor's cache."""
 
@@ -21,6 +30,43 @@ def blank(mode: str, size: tuple[int, int]) -> Image.Image:
     return Image.new(mode, size, None)
 
 
+def decode(image: Image.Image, pieces: Iterable[bytes | memoryview], codec: str, args: tuple[object, ...]) -> None:
+    """What `Image.frombytes` does with one of Pillow's codecs, piece by piece, so that a cancelled request can stop it.
+
+    Args:
+        image: Its pixels are overwritten.
+        pieces: What the codec reads, all of it together. What it leaves of a piece is put in front of the next.
+        codec: Pillow's name of it.
+        args: Its arguments.
+
+    Raises:
+        ValueError: Data that are damaged, or end too early.
+        DecodeStopped: The request was cancelled; noticed before each piece.
+    """
+    decoder = Image._getdecoder(image.mode, codec, args)  # noqa: SLF001  # what frombytes itself calls
+    decoder.setimage(image.im, (0, 0, *image.size))
+    left = b""
+    for piece in pieces:
+        checkpoint()
+        data = b"".join((left, piece)) if left else piece
+        read, error = decoder.decode(data)
+        if error:
+            raise ValueError("cannot decode image data")
+        if read < 0:
+            return
+        left = bytes(data[read:])
+    raise ValueError("not enough image data")
+
+
+def steps(data: bytes | memoryview, ends: Iterable[int] | None = None) -> Iterator[memoryview]:
+    """Pieces of ``data``, cut at some offsets in ascending order; without them, at each `STEP`."""
+    view = memoryview(data)
+    position = 0
+    for end in (*(range(STEP, len(view), STEP) if ends is None else ends), len(view)):
+        yield view[position:end]
+        position = end
+
+
 def region(image: Image.Image, corner: tuple[int, int], size: tuple[int, int]) -> Image.Image:
     """A copy of a part. `Image.crop` would hold its size against ``MAX_IMAGE_PIXELS``."""
     part = blank(image.mode, size)
@@ -28,34 +74,71 @@ def region(image: Image.Image, corner: tuple[int, int], size: tuple[int, int]) -
     return part
 
 
-def bare(image: Image.Image) -> Image.Image:
-    """A copy of loaded pixels that holds no file, and of the metadata only a "transparency"."""
-    copied = image.copy()
-    copied.info = {name: value for name, value in image.info.items() if name == "transparency"}
-    return copied
+def rows(image: Image.Image, top: int, bottom: int) -> Image.Image:
+    """A copy of some rows, with palette and "transparency"."""
+    return image._new(image.im.crop((0, top, image.width, bottom)))  # noqa: SLF001  # see `region`
 
 
-def colour_matches(image: Image.Image, colour: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    """Where a picture's pixels have exactly one colour: booleans (H, W)."""
-    samples = np.asarray(image if image.mode != "1" else image.convert("L"))
-    same: npt.NDArray[np.bool_] = samples == np.asarray(colour)
-    return same if samples.ndim == 2 else np.asarray(same.all(axis=2))
+def strips(size: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """First row, and the one behind the last, of parts of a picture that are small enough for the processor's cache."""
+    width, height = size
+    count = max(1, _STRIP // width)
+    for top in range(0, height, count):
+        yield top, min(top + count, height)
 
 
-def opaque_but(see_through: npt.NDArray[np.bool_]) -> Image.Image:
-    """An alpha channel out of booleans (H, W)."""
-    return Image.fromarray(np.where(see_through, np.uint8(0), np.uint8(255)))
+def taken_from(opened: Image.Image) -> Image.Image:
+    """The pixels of a file that is loaded, which it gives away; of the metadata only a "transparency"."""
+    image = opened._new(opened.im)  # noqa: SLF001  # copy() would take as much memory again
+    image.info = {name: value for name, value in image.info.items() if name == "transparency"}
+    return image
+
+
+def opaque_but(image: Image.Image, *colours: tuple[Image.Image, tuple[int, ...]]) -> Image.Image:
+    """An alpha channel, "L": 0 where each of the pictures, which have one size, has exactly its colour; else 255.
+
+    Args:
+        image: Gives the size.
+        colours: Pictures, each with one value for each of its bands.
+    """
+    alpha = blank("L", image.size)
+    for top, bottom in strips(image.size):
+        same = np.ones((bottom - top, image.width), np.bool_)
+        for picture, colour in colours:
+            samples = np.asarray(
+                rows(picture, top, bottom).convert("L") if picture.mode == "1" else rows(picture, top, bottom)
+            )
+            for band, value in enumerate(colour):
+                same &= (samples if samples.ndim == 2 else samples[..., band]) == value
+        alpha.paste(Image.fromarray(np.where(same, np.uint8(0), np.uint8(255))), (0, top))
+    return alpha
 
 
 def opaque_of(image: Image.Image) -> Image.Image | None:
-    """For an opened picture in which one colour is see-through, what `Raster.opaque` would be; None for others."""
+    """For an opened picture in which one colour is see-through, what `Raster.opaque` would be; None for others.
+
+    Raises:
+        ValueError: "transparency" in `Image.info` has no meaning in the picture's mode, to Pillow neither.
+    """
     key = image.info.get("transparency")
-    if key is None or image.mode not in {"1", "L", "I", "I;16", "I;16B", "I;16L", "RGB"}:
+    if key is None or image.mode not in _KEYED:
         return None
-    colour = tuple(key) if isinstance(key, tuple) else (key,)
+    if isinstance(key, bytes) and image.mode in {"1", "L"}:  # an alpha for each grey, as for each colour of a palette
+        greys = image if image.mode == "L" else image.convert("L")
+        return greys.point([*key[:256], *(255 for _ in range(256 - len(key)))])
+    bands = 3 if image.mode == "RGB" else 1
+    if isinstance(key, int):  # Pillow reads a single number for three bands so
+        key = (key, 0, 0)[:bands]
+    elif bands == 1 and isinstance(key, tuple | list) and len(key) == 3:  # and looks for three bands in greys
+        if len(set(key)) > 1:
+            return None
+        key = key[:1]
+    if not isinstance(key, tuple | list) or len(key) != bands or not all(isinstance(value, int) for value in key):
+        raise ValueError(f'"transparency" of a picture of mode {image.mode} is no colour of it')
+    colour = tuple(key)
     if image.mode == "RGB" and max(colour) > 255:  # of a PNG of 16 bits, whose pixels Pillow has reduced
         colour = tuple(value >> 8 for value in colour)
-    return opaque_but(colour_matches(image, colour))
+    return opaque_but(image, (image, colour))
 
 
 def upright_shape(pixels: npt.NDArray[np.uint8], orientation: int) -> tuple[int, int]:
@@ -77,4 +160,17 @@ def put_upright(pixels: npt.NDArray[np.uint8], orientation: int, place: npt.NDAr
                 place[(*tile, channel)] = view[(*tile, channel)]
 
 
-__all__ = ["bare", "blank", "colour_matches", "opaque_but", "opaque_of", "put_upright", "region", "upright_shape"]
+__all__ = [
+    "STEP",
+    "blank",
+    "decode",
+    "opaque_but",
+    "opaque_of",
+    "put_upright",
+    "region",
+    "rows",
+    "steps",
+    "strips",
+    "taken_from",
+    "upright_shape",
+]

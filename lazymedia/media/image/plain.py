@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from lazymedia.limits import Limits
 
 _RAMP: Final = bytes(grey for grey in range(256) for _ in range(3))
+_RGB: Final = 2
+_CMYK: Final = 5
+_YCBCR: Final = 6
+"""Values of a TIFF's PhotometricInterpretation."""
 _MAX_GIF_BLOCKS: Final = 1 << 16
 """Blocks and sub-blocks looked at in front of a GIF's first frame. XMP, the longest thing there, has thousands."""
 
@@ -145,7 +149,16 @@ def webp(data: bytes, _limits: Limits) -> WebpOutline | None:
 
 @dataclass(frozen=True, slots=True)
 class BmpOutline(Outline):
+    """Attributes beyond `Outline`'s.
+
+    compressed: Whether its rows are coded by run length.
+    stored: The mode in which Pillow keeps it.
+    codec: Bytes a pixel that its codec holds beside the pixels.
+    """
+
     compressed: bool = False
+    stored: str = "RGB"
+    codec: float = 0.0
 
 
 def bmp(data: bytes, _limits: Limits) -> BmpOutline | None:
@@ -165,11 +178,26 @@ def bmp(data: bytes, _limits: Limits) -> BmpOutline | None:
         height = (1 << 32) - height
     if width == 0 or height == 0:
         return None
-    return BmpOutline("BMP", width, height, {16: "RGB", 24: "RGB"}.get(bits), compression in {1, 2})
+    mode = {16: "RGB", 24: "RGB"}.get(bits)
+    # Masks for the colours and one for alpha come with the longer headers.
+    masked = bits == 32 and compression == 3 and size >= 56 and any(data[66:70])
+    stored = mode or ("1" if bits == 1 else "P" if bits <= 8 else "RGBA" if masked else "RGB")
+    # Pillow's decoder of runs collects the rows, one byte a pixel, before it makes a picture of them.
+    coded = compression in {1, 2}
+    return BmpOutline("BMP", width, height, mode, coded, stored, 2.0 if coded else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class TiffOutline(Outline):
+    """Attributes beyond `Outline`'s.
+
+    stored: The mode in which Pillow keeps it, as far as the first directory shows it.
+    codec: Bytes a pixel that its codec holds beside the pixels: a strip or tile that is decoded whole.
+    """
+
+    stored: str = "RGB"
+    codec: float = 0.0
+
     def metadata(self, data: bytes) -> Metadata:
         return Metadata(exif=data)
 
@@ -179,7 +207,19 @@ def tiff(data: bytes, _limits: Limits) -> TiffOutline | None:
     width, height = exif.number(data, exif.IMAGE_WIDTH), exif.number(data, exif.IMAGE_LENGTH)
     if width is None or height is None or width <= 0 or height <= 0:
         return None
-    return TiffOutline("TIFF", width, height, None)
+    samples = exif.number(data, exif.SAMPLES) or 1
+    bits = exif.number(data, exif.BITS) or (1 if samples == 1 else 8)
+    photometric = exif.number(data, exif.PHOTOMETRIC)
+    if samples == 1 and photometric != _YCBCR:
+        stored = "L" if bits <= 8 else "I;16" if bits <= 16 else "I"
+    else:
+        alpha = samples == 2 or (samples == 4 and photometric == _RGB)
+        stored = "RGBA" if alpha else "CMYK" if photometric == _CMYK else "RGB"
+    codec = 0.0
+    if exif.number(data, exif.COMPRESSION) not in {None, 1}:
+        rows = min(exif.number(data, exif.ROWS_PER_STRIP) or height, height)
+        codec = max(0, samples) * bits / 8 * rows / height
+    return TiffOutline("TIFF", width, height, None, stored, codec)
 
 
 __all__ = ["BmpOutline", "GifOutline", "TiffOutline", "WebpOutline", "bmp", "gif", "tiff", "webp"]

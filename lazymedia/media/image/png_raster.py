@@ -9,7 +9,7 @@ from __future__ import annotations
 from PIL import Image
 
 from lazymedia.media.image import png
-from lazymedia.media.image.pixels import blank, colour_matches, opaque_but, region
+from lazymedia.media.image.pixels import blank, decode, opaque_but, region, steps
 
 
 def rasterise(data: bytes, outline: png.PngOutline) -> tuple[Image.Image, Image.Image | None]:
@@ -19,23 +19,18 @@ def rasterise(data: bytes, outline: png.PngOutline) -> tuple[Image.Image, Image.
         Exception: Whatever Pillow raises; ValueError for fewer rows than there should be, or for damaged colours.
     """
     mode, packing = png.LAYOUTS[outline.bits, outline.colour]
-    first, *others = outline.pixels
-    view = memoryview(data)
-    packed = b"".join(view[slice(*span)] for span in outline.pixels) if others else view[slice(*first)]
-    image = _inflated(packed, outline, mode, packing)
+    image = _inflated(data, outline, mode, packing)
     for part, name in ((outline.palette, "PLTE"), (outline.transparency, "tRNS")):
         if part is not None and not png.sound(data, part):
             raise ValueError(f"the checksum of {name} is wrong")
-    if outline.colour == 3:
-        if outline.palette is None:
-            raise ValueError("a picture of palette colours has no palette")
+    if outline.colour == 3 and outline.palette is not None:  # without a palette every colour is black, as in Pillow
         image.putpalette(data[slice(*outline.palette)])
     if outline.transparency is None:
         return image, None
-    return image, _transparency(image, data[slice(*outline.transparency)], packed, outline)
+    return image, _transparency(image, data, data[slice(*outline.transparency)], outline)
 
 
-def _inflated(packed: bytes | memoryview, outline: png.PngOutline, mode: str, packing: str) -> Image.Image:
+def _inflated(data: bytes, outline: png.PngOutline, mode: str, packing: str) -> Image.Image:
     """The pixels of a PNG, all of them.
 
     A compressed stream that ends between two rows is no error to Pillow's codec, which leaves the rest black. So what
@@ -47,10 +42,16 @@ def _inflated(packed: bytes | memoryview, outline: png.PngOutline, mode: str, pa
         image = blank(mode, (outline.width, outline.height))
         mark = Image.frombytes(mode, size, pattern * len(blank(mode, size).tobytes()))
         image.paste(mark, place)
-        image.frombytes(packed, "zip", (packing, int(outline.interlaced)))
+        _inflate(data, outline, image, packing)
         if region(image, place, size).tobytes() != mark.tobytes():
             return image
     raise ValueError("fewer rows of pixels than the header says")
+
+
+def _inflate(data: bytes, outline: png.PngOutline, image: Image.Image, packing: str) -> None:
+    view = memoryview(data)
+    pieces = (piece for span in outline.pixels for piece in steps(view[slice(*span)]))
+    decode(image, pieces, "zip", (packing, int(outline.interlaced)))
 
 
 def _written_last(outline: png.PngOutline) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -66,9 +67,7 @@ def _written_last(outline: png.PngOutline) -> tuple[tuple[int, int], tuple[int, 
     return (0, height - 1), (width, 1)
 
 
-def _transparency(
-    image: Image.Image, chunk: bytes, packed: bytes | memoryview, outline: png.PngOutline
-) -> Image.Image | None:
+def _transparency(image: Image.Image, data: bytes, chunk: bytes, outline: png.PngOutline) -> Image.Image | None:
     """Note tRNS in the picture's `info`, in the units of its pixels; for one see-through colour, tell the pixels apart.
 
     The chunk counts in the units of the file, whatever Pillow makes of the samples: 0 to 3 for two bits, which become
@@ -85,15 +84,16 @@ def _transparency(
         raise ValueError("tRNS is too short for a colour")
     key = tuple(int.from_bytes(chunk[at : at + 2]) for at in range(0, size, 2))
     if outline.colour == 2 and outline.bits == 16:
-        lower = _inflated(packed, outline, "RGB", "RGB;16L")
-        image.info["transparency"] = tuple(value >> 8 for value in key)
-        same = colour_matches(image, tuple(value >> 8 for value in key))
-        return opaque_but(same & colour_matches(lower, tuple(value & 255 for value in key)))
+        lower = blank("RGB", image.size)
+        _inflate(data, outline, lower, "RGB;16L")
+        upper_key = tuple(value >> 8 for value in key)
+        image.info["transparency"] = upper_key
+        return opaque_but(image, (image, upper_key), (lower, tuple(value & 255 for value in key)))
     if outline.bits < 16:
         scale = 255 // ((1 << outline.bits) - 1)
         key = tuple((value & ((1 << outline.bits) - 1)) * scale for value in key)
     image.info["transparency"] = key if outline.colour == 2 else key[0]
-    return opaque_but(colour_matches(image, key))
+    return opaque_but(image, (image, key))
 
 
 __all__ = ["rasterise"]

@@ -16,16 +16,17 @@ from __future__ import annotations
 
 import io
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import BmpImagePlugin, Image, features
 
-from lazymedia.media.image import avif, exif, header, jpeg, plain, png, png_raster
+from lazymedia.media.image import avif, exif, header, heif, jpeg, plain, png, png_raster
 from lazymedia.media.image.outline import Metadata, check_size
-from lazymedia.media.image.pixels import bare, blank
+from lazymedia.media.image.pixels import blank, decode, opaque_of, steps, taken_from
+from lazymedia.media.stopping import checkpoint
 
 if TYPE_CHECKING:
-    from PIL import WebPImagePlugin
+    from PIL.WebPImagePlugin import WebPImageFile
 
     from lazymedia.limits import Limits
 
@@ -63,13 +64,16 @@ def rasterise(data: bytes, outline: header.AnyOutline, limits: Limits) -> Raster
             image, opaque = png_raster.rasterise(data, outline)
             raster = Raster(image, header.orientation(data, outline), opaque)
         case plain.GifOutline():
-            raster = Raster(_gif(data, outline), 1)
+            image = _gif(data, outline)
+            raster = Raster(image, 1, opaque_of(image))
         case plain.BmpOutline():
             raster = Raster(_bmp(data, outline), 1)
         case plain.WebpOutline():
             raster = _webp(data, limits)
         case avif.AvifOutline():
             raster = _avif(data, outline, limits)
+        case heif.HeifOutline():
+            raster = Raster(_heif(data, limits), 1)
         case plain.TiffOutline():
             from lazymedia.media.image import tiff_raster
 
@@ -87,7 +91,9 @@ def _jpeg(data: bytes, outline: jpeg.JpegOutline) -> Image.Image:
     """Four components are taken as inverted, as every program writes them; libjpeg turns YCCK into CMYK."""
     assert outline.mode is not None
     image = blank(outline.mode, (outline.width, outline.height))
-    image.frombytes(data, "jpeg", ("CMYK;I" if outline.mode == "CMYK" else outline.mode, ""))
+    # The arithmetic decoder cannot wait for data, so that a step ends where a scan does.
+    ends = outline.scans or (() if outline.frame in jpeg.ARITHMETIC else None)
+    decode(image, steps(data, ends), "jpeg", ("CMYK;I" if outline.mode == "CMYK" else outline.mode, ""))
     return image
 
 
@@ -95,7 +101,8 @@ def _gif(data: bytes, outline: plain.GifOutline) -> Image.Image:
     left, top, across, down = outline.frame
     assert outline.mode is not None
     frame = blank("L", (across, down))
-    frame.frombytes(memoryview(data)[outline.pixels :], "gif", (outline.code_bits, int(outline.interlaced), -1))
+    codec = (outline.code_bits, int(outline.interlaced), -1)
+    decode(frame, steps(memoryview(data)[outline.pixels :]), "gif", codec)
     image = frame
     if (across, down) != (outline.width, outline.height):
         image = Image.new("L", (outline.width, outline.height), outline.transparency or 0)
@@ -116,12 +123,20 @@ def _bmp(data: bytes, outline: plain.BmpOutline) -> Image.Image:
     codec, _, offset, args = opened.tile[0]
     if codec != "raw":
         opened.load()
-        return bare(opened)
+        return taken_from(opened)
     image = blank(opened.mode, opened.size)
     image.frombytes(memoryview(data)[offset:], "raw", args)
     if opened.palette is not None and opened.mode == "P":
         image.putpalette(opened.palette)
-    return image
+    return without_empty_alpha(image)
+
+
+def without_empty_alpha(image: Image.Image) -> Image.Image:
+    """A BMP's pixels; as RGB where its alpha is 0 throughout. Programs leave the fourth byte empty, and browsers take
+    such a picture for opaque.
+    """
+    empty = image.mode == "RGBA" and image.getchannel("A").getextrema() == (0, 0)
+    return image.convert("RGB") if empty else image
 
 
 def _check_runs(size: int, outline: plain.BmpOutline) -> None:
@@ -146,7 +161,7 @@ class _ShortFirstRead(io.BytesIO):
         return super().read(size)
 
 
-def open_webp(data: bytes) -> WebPImagePlugin.WebPImageFile:
+def open_webp(data: bytes) -> WebPImageFile:
     """A WebP of a checked size as Pillow's file: of its frames, none is decoded yet.
 
     Raises:
@@ -161,10 +176,29 @@ def open_webp(data: bytes) -> WebPImagePlugin.WebPImageFile:
 
 def _webp(data: bytes, limits: Limits) -> Raster:
     opened = open_webp(data)
-    check_size(*opened.size, limits)
+    size, mode = opened.size, opened.mode
+    check_size(*size, limits)
     turn = exif.orientation(Metadata(opened.info.get("exif"), opened.info.get("xmp")))
-    opened.load()
-    return Raster(bare(opened), turn)
+    pixels = next_canvas(opened)
+    del opened  # and with it three times the picture's memory
+    if pixels is None:
+        raise ValueError("no frame can be decoded")
+    checkpoint()
+    image = blank("RGBA", size)
+    image.frombytes(pixels, "raw", ("RGBA", 0, 1))
+    # Without alpha, what no frame of an animation covers is see-through all the same.
+    covered = mode == "RGB" and image.getchannel("A").getextrema() == (255, 255)
+    return Raster(image.convert("RGB") if covered else image, turn)
+
+
+def next_canvas(opened: WebPImageFile) -> bytes | None:
+    """The next frame laid over those before it, four bytes a pixel: red, green, blue, alpha. None where there is none,
+    or it cannot be decoded; then no later one can be.
+    """
+    # Of the file class's own ways to a frame, each converts all on the way, or cannot be stopped between them.
+    decoder: Any = opened._decoder  # noqa: SLF001
+    following = decoder.get_next()
+    return None if following is None else following[0]
 
 
 def _avif(data: bytes, outline: avif.AvifOutline, limits: Limits) -> Raster:
@@ -180,7 +214,26 @@ def _avif(data: bytes, outline: avif.AvifOutline, limits: Limits) -> Raster:
     check_size(*opened.size, limits)
     turn = exif.orientation(Metadata(opened.info.get("exif")))
     opened.load()
-    return Raster(bare(opened), turn)
+    return Raster(taken_from(opened), turn)
 
 
-__all__ = ["MAX_RLE_PIXELS", "Raster", "open_webp", "rasterise"]
+def _heif(data: bytes, limits: Limits) -> Image.Image:
+    """The primary picture, upright, by libheif. Pillow's registry of formats stays as it is."""
+    from pillow_heif import HeifFile
+
+    opened = HeifFile(data, remove_stride=False)
+    frame = opened[opened.primary_index]
+    width, height = frame.size
+    check_size(width, height, limits)
+    checkpoint()
+    pixels = frame.data
+    width, height = frame.size  # which may have changed
+    mode, stride = frame.mode, frame.stride
+    del opened, frame  # and with them the decoder's memory
+    check_size(width, height, limits)
+    image = blank(mode, (width, height))
+    image.frombytes(pixels, "raw", (mode, stride))
+    return image
+
+
+__all__ = ["MAX_RLE_PIXELS", "Raster", "next_canvas", "open_webp", "rasterise", "without_empty_alpha"]

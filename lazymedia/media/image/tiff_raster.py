@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from PIL import Image, TiffImagePlugin
 
 from lazymedia.media.image.outline import check_size
-from lazymedia.media.image.pixels import bare
+from lazymedia.media.image.pixels import taken_from
 
 if TYPE_CHECKING:
     from lazymedia.limits import Limits
@@ -42,7 +42,7 @@ def rasterise(data: bytes, limits: Limits) -> Image.Image:
     opened = _Whole(io.BytesIO(data))
     check_size(*opened.size, limits)
     opened.load()
-    return bare(opened)
+    return taken_from(opened)
 
 
 __all__ = ["rasterise"]

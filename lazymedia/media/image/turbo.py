@@ -13,7 +13,7 @@ feeds the same library in another way, may refuse it or end it in another place.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy import typing as npt
@@ -27,19 +27,6 @@ if TYPE_CHECKING:
 
 Pixels = npt.NDArray[np.uint8]
 
-_LAYOUTS: Final = {
-    # (stored, wanted): simplejpeg's name, channels. Grey out of colours is made by Pillow's formula, and only there.
-    ("RGB", "RGB"): ("RGB", 3),
-    ("RGB", None): ("RGB", 3),
-    ("RGB", "RGBA"): ("RGBA", 4),
-    ("L", "RGB"): ("RGB", 3),
-    ("L", "RGBA"): ("RGBA", 4),
-    ("L", "L"): ("GRAY", 1),
-    ("L", None): ("GRAY", 1),
-}
-_FRAMES: Final = frozenset({0xC0, 0xC1, 0xC2})
-"""Sequential and progressive, Huffman coded. Whether a library reads arithmetic coding is its builder's choice."""
-
 
 def decode(data: bytes, outline: header.AnyOutline, target: Target) -> Pixels | None:
     """An upright, read-only picture, uint8 (H, W, C); None where Pillow has to decode.
@@ -49,9 +36,9 @@ def decode(data: bytes, outline: header.AnyOutline, target: Target) -> Pixels | 
     Raises:
         DecodeStopped: The request was cancelled; noticed before a turn, or before Pillow would have to decode anew.
     """
-    if not isinstance(outline, jpeg.JpegOutline) or not target.as_array or outline.frame not in _FRAMES:
+    if not isinstance(outline, jpeg.JpegOutline) or not target.as_array:
         return None
-    layout = _LAYOUTS.get((outline.mode or "", target.mode))
+    layout = outline.layout(target.mode)
     if layout is None or not agrees():
         return None
     name, channels = layout

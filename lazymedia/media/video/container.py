@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.media.stopping import checkpoint
 from lazymedia.media.video.faults import blamed_on_payload, refused
-from lazymedia.media.video.tables import check_tables
+from lazymedia.media.video.tables import check_tables, most_packets
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -37,10 +37,23 @@ CODECS: Final = frozenset(
 _PROBED: Final = CODECS | {"aac", "ac3", "eac3", "mp2float", "mp3float", "opus", "vorbis", "flac"}
 """What opening may decode to learn a stream's parameters."""
 
+_LATE: Final = frozenset({"flv", "mpeg", "mpegts"})
+"""Demuxers that may find streams after they have read the header. FFmpeg passes none of our options to the decoders of
+these while it learns their parameters (avformat_find_stream_info in FFmpeg 8.1), so that a frame of 16384 x 8192 pixels
+would be decoded, in 570 MiB. So none of their videos is decoded on opening, and parsers find the size of a frame."""
+
+_PROBED_LATE: Final = _PROBED - CODECS | {"mpeg1video"}
+"""What opening may decode of these. Frames of MPEG-1 have 4095 x 4095 pixels at most, and their times are not found
+without a decoder."""
+
 _WHITELIST: Final = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,flv,ogg,gif,mpeg"
 _MOV_BOXES: Final = frozenset({b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"styp"})
 SUPPORTED: Final = "MP4, MOV, Matroska, WebM, AVI, MPEG, FLV, Ogg, GIF, WebP, AVIF"
 """For error texts."""
+
+_OPTIONS: Final[dict[str, dict[str, str]]] = {"mjpeg": {"err_detect": "explode"}}
+"""Options of single decoders. Motion JPEG leaves the rest of a damaged picture as it was in memory, which depends on
+the frames that were kept before; with this one such a picture is an error, and is left out."""
 
 _TRANSFERS_TO_HDR: Final = {16: "PQ (SMPTE ST 2084)", 18: "HLG (ARIB STD-B67)"}
 
@@ -56,6 +69,7 @@ class Opened:
     kind: str
     container: InputContainer
     stream: VideoStream
+    most_packets: int
 
     @property
     def codec(self) -> str:
@@ -130,7 +144,7 @@ def open_video(data: bytes, limits: Limits) -> Iterator[Opened]:
                 container_options={
                     "format_whitelist": _WHITELIST,
                     "protocol_whitelist": "none",
-                    "codec_whitelist": ",".join(sorted(_PROBED)),
+                    "codec_whitelist": ",".join(sorted(_PROBED_LATE if kind in _LATE else _PROBED)),
                     "probesize": str(PROBE_BYTES),
                     "analyzeduration": str(PROBE_BYTES),
                     "max_streams": str(limits.max_video_streams),
@@ -142,7 +156,7 @@ def open_video(data: bytes, limits: Limits) -> Iterator[Opened]:
             raise refused("the video's container claims more than is allowed") from exc
     with container:
         with blamed_on_payload("the video's streams cannot be read"):
-            opened = Opened(kind, container, _best_stream(container, limits))
+            opened = Opened(kind, container, _best_stream(container, limits), most_packets(len(data)))
         yield opened
 
 
@@ -150,13 +164,16 @@ def packets_of(opened: Opened) -> Iterator[Packet[VideoStream]]:
     """The packets of the video stream that hold data, to the end of what can be read.
 
     Raises:
+        UnprocessableMediaError: More packets than a payload of this size may have, empty ones among them.
         DecodeStopped: Between packets, when the request was cancelled.
     """
     import av
 
     try:
-        for packet in opened.container.demux(opened.stream):
+        for number, packet in enumerate(opened.container.demux(opened.stream)):
             checkpoint()
+            if number > opened.most_packets:
+                raise refused(f"a video of this size may have {opened.most_packets} packets at most")
             if packet.size:  # an empty packet would tell the decoder that the stream has ended
                 yield packet
     except av.FFmpegError:
@@ -184,6 +201,7 @@ def check_transfer(transfer: int) -> None:
 
 
 def _best_stream(container: InputContainer, limits: Limits) -> VideoStream:
+    from av.codec.context import Flags
     from av.stream import Discard, Disposition
     from av.video.stream import VideoStream
 
@@ -199,7 +217,9 @@ def _best_stream(container: InputContainer, limits: Limits) -> VideoStream:
         raise refused("the video's codec is not supported")
     check_frame_size(codec.width, codec.height, limits)
     check_transfer(codec.color_trc)
-    codec.options = {"max_pixels": str(_coded_pixels(limits))}
+    # By default FFmpeg moves a crop on the left to where its samples are aligned, and frames are wider than the header.
+    codec.flags |= Flags.unaligned
+    codec.options = {"max_pixels": str(_coded_pixels(limits)), **_OPTIONS.get(codec.name, {})}
     codec.thread_count = 1  # FFmpeg's own choice would be a thread for each core, for every video at once
     return stream
 

@@ -42,11 +42,18 @@ class Turn:
 def turn_of(frame: VideoFrame) -> Turn:
     """What the frame's display matrix asks for.
 
+    ``frame.side_data`` is not used: it keeps the frame in a cycle of references (PyAV 18.1), so that its memory goes
+    back to the decoder at some later collection of garbage. Motion JPEG, HEVC and VP8 leave parts of a damaged frame as
+    that memory was, so that the pixels would depend on the time of the collection.
+
     PyAV 18 cannot list what goes with a frame once FFmpeg 8 puts a kind there that it has no name for: EXIF of a JPEG,
     views of MV-HEVC, LCEVC. It then tells the angle alone, by which a mirrored picture is turned and not mirrored.
     """
+    from av.sidedata.sidedata import SideDataContainer
+
+    side_data_of: Any = SideDataContainer  # the stubs leave out its argument
     try:
-        data: Any = frame.side_data.get("DISPLAYMATRIX")
+        data = side_data_of(frame).get("DISPLAYMATRIX")
     except ValueError:
         return turn_by(_MATRICES[round(frame.rotation / 90) % 4])
     return Turn() if data is None else turn_by([int(part) for part in np.frombuffer(data, dtype=np.int32)])

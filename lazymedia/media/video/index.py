@@ -33,6 +33,7 @@ class PacketIndex:
         paired: Whether some frames are two packets, one for each field (H.264). Their position is the second one's.
         changes: Whether a packet on the way brings other parameters for the decoder, as where files were joined without
             a new encode. It comes through to those who read all packets only.
+        hidden: Frames that are decoded besides one for each packet: VP9 and AV1 may store several in one.
     """
 
     timed: bool
@@ -48,6 +49,7 @@ class PacketIndex:
     layered: bool
     paired: bool
     changes: bool
+    hidden: int = 0
 
     @property
     def total(self) -> int:

@@ -213,6 +213,11 @@ class VideoMediaIO(MediaIO[Video]):
         data = jpeg_sequence.pack(text, self._limits)
         return MediaRef(partial(jpeg_sequence.decode, data, self._limits), data, jpeg_sequence.SPEC)
 
+    def reads_base64(self, media_type: str) -> bool:
+        """True for ``video/jpeg`` alone, unless a subclass overrides `load_base64_ref`."""
+        overridden = type(self).load_base64_ref is not VideoMediaIO.load_base64_ref
+        return overridden or media_type.lower() == jpeg_sequence.MEDIA_TYPE
+
     def load_bytes(self, data: bytes) -> Video:
         """Decode the wanted frames.
 
@@ -241,6 +246,7 @@ class VideoMediaIO(MediaIO[Video]):
     def _outline(self, data: bytes, indexes: IndexSource, backend: str) -> VideoMetadata | None:
         """What a decode will tell, unless a frame does not decode: learnt from packets and headers alone."""
         from lazymedia.media.video.container import open_video
+        from lazymedia.media.video.reader import planned
         from lazymedia.media.video.scan import learn
         from lazymedia.media.video.upright import shown_size
 
@@ -249,7 +255,9 @@ class VideoMediaIO(MediaIO[Video]):
             if size is None:
                 return None
             index = indexes.index(partial(learn, data, opened, self._limits))
-        return self._metadata(index, self._choose(Clip(index.times, index.fps, index.duration)), size, backend)
+            ranks = self._choose(Clip(index.times, index.fps, index.duration))
+            planned(opened, index, sorted(set(ranks)), len(data), self._limits)
+        return self._metadata(index, ranks, size, backend)
 
     def _metadata(self, index: PacketIndex, ranks: list[int], size: tuple[int, int], backend: str) -> VideoMetadata:
         times = index.times

@@ -13,7 +13,8 @@ from typing import Any
 
 @dataclass(frozen=True, eq=False)
 class VideoMetadata(Mapping[str, Any]):
-    """What a decode loaded, and of what. Reads as a mapping too, as Hugging Face processors want it.
+    """What a decode loaded, and of what. Reads as a mapping too; `to_hf` gives what Hugging Face
+    processors take.
 
     Two are equal when they are equal as mappings. The lists belong to the value and are not to be changed.
 
@@ -43,6 +44,23 @@ class VideoMetadata(Mapping[str, Any]):
     height: int
     video_backend: str
     do_sample_frames: bool
+
+    def to_hf(self) -> dict[str, Any]:
+        """The arguments of ``transformers.video_utils.VideoMetadata``, for a processor's ``video_metadata``.
+
+        The frames that were loaded are the ones that were chosen, so that the processor must not choose again: pass
+        ``do_sample_frames=False`` beside it. A processor may change what it is given; dictionary and list are copies.
+        ``fps`` is None where nothing tells a rate, for which processors take their default.
+        """
+        return {
+            "total_num_frames": self.total_num_frames,
+            "fps": self.fps or None,
+            "width": self.width,
+            "height": self.height,
+            "duration": self.duration,
+            "video_backend": self.video_backend,
+            "frames_indices": list(self.frames_indices),
+        }
 
     def __getitem__(self, name: str) -> Any:
         if name not in _NAMES:

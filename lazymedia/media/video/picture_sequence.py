@@ -21,6 +21,7 @@ from lazymedia.media.video.faults import blamed_on_payload, refused
 from lazymedia.media.video.metadata import VideoMetadata
 from lazymedia.media.video.sampling import Clip
 from lazymedia.media.video.webp_chunks import Film, film, is_webp
+from lazymedia.media.video.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +91,9 @@ def outline(data: bytes, choose: Choice, limits: Limits) -> VideoMetadata | None
     moving = _film(data, limits)
     if moving is not None:
         clip = _clip(moving)
-        return _metadata(clip, choose(clip), _upright(moving, _turn(data, limits)))
+        ranks = choose(clip)
+        _check_work(data, moving, ranks, limits)
+        return _metadata(clip, ranks, _upright(moving, _turn(data, limits)))
     size = _still_size(data, limits)
     return None if size is None else _metadata(_STILL, choose(_STILL), size)
 
@@ -129,6 +132,7 @@ def _moving(data: bytes, moving: Film, ranks: list[int], limits: Limits) -> tupl
 
     from lazymedia.media.image.animation import Animation
 
+    _check_work(data, moving, ranks, limits)
     _check_memory(len(ranks), moving.width * moving.height, limits)
     turn = _turn(data, limits)
     across, down = _upright(moving, turn)
@@ -151,6 +155,13 @@ def _moving(data: bytes, moving: Film, ranks: list[int], limits: Limits) -> tupl
         animation.write(frames[place])
         reached = rank
     return frames, ranks
+
+
+def _check_work(data: bytes, moving: Film, ranks: list[int], limits: Limits) -> None:
+    """Every frame up to the last wanted one is decoded, and for each the whole canvas is copied."""
+    pixels = moving.width * moving.height
+    work = Work("webp", pixels, wanted=len(set(ranks)), payload_bytes=len(data), limits=limits)
+    work.add(ranks[-1] + 1)
 
 
 def _turn(data: bytes, limits: Limits) -> int:

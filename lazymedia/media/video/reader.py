@@ -25,6 +25,7 @@ from lazymedia.media.video.side_by_side import run_all
 from lazymedia.media.video.stretches import Parts, Stretch, plan, shares
 from lazymedia.media.video.taken import Taken
 from lazymedia.media.video.units import length_bytes
+from lazymedia.media.video.work import Work
 
 if TYPE_CHECKING:
     from av.packet import Packet
@@ -101,9 +102,8 @@ class Reader:
             DecodeStopped: The request was cancelled.
         """
         distinct = sorted(set(ranks))
-        taken = Taken(index, ranks, self._limits)
-        stretches = plan(index, distinct)
-        self._check_walk(stretches)
+        stretches, work = planned(self._opened, index, distinct, len(self._data), self._limits)
+        taken = Taken(index, ranks, self._limits, work)
         parts = shares(stretches, _PARTS)
         left = Parts(parts)
         with self._others(len(parts)) as others:
@@ -114,8 +114,9 @@ class Reader:
         if taken.missing and index.timed and any(stretch.start for stretch in stretches):
             # A key frame that is none (a refresh that takes several frames): begin one key frame earlier, once.
             again = plan(index, sorted(taken.missing), before=1)
-            self._check_walk(again)
-            self.run(index, Parts([again]), taken)
+            if work.has_room(_walk(again)):
+                work.add(_walk(again))
+                self.run(index, Parts([again]), taken)
         return taken.finish()
 
     def _others(self, parts: int) -> AbstractContextManager[int]:
@@ -123,14 +124,6 @@ class Reader:
         if self._threads is not None:
             return nullcontext(min(self._threads, parts) - 1)
         return CORES.idle(parts - 1)
-
-    def _check_walk(self, stretches: list[Stretch]) -> None:
-        walk = sum(stretch.stop - stretch.start + 1 for stretch in stretches)
-        if walk > self._limits.max_video_walk_frames:
-            raise refused(
-                f"{walk} frames would have to be decoded for those that are wanted;"
-                f" {self._limits.max_video_walk_frames} are allowed"
-            )
 
     def _run_apart(self, index: PacketIndex, parts: Parts, taken: Taken) -> None:
         with reading(self._data, self._limits, threads=1) as reader:
@@ -151,6 +144,7 @@ class Reader:
         except _DamagedError:
             # What a decoder makes of the frames around a broken one depends on all that it was given before.
             taken.give_back(stretch.wanted.values())
+            taken.work.add(_walk([stretch]))
             self._reopen()
             self._run_one(stretch, index, taken, skips=False)
 
@@ -182,9 +176,12 @@ class Reader:
             self.decoded += 1
             codec.skip_frame = "NONREF" if skips_this else "DEFAULT"
             try:
-                yield from codec.decode(packet)
+                frames = codec.decode(packet)
             except (av.FFmpegError, EOFError) as exc:
                 self._note(exc, taken, skips=skips)
+                continue
+            taken.work.resize(codec.width * codec.height)  # also of frames that are never shown
+            yield from frames
         try:
             yield from codec.decode(None)
         except (av.FFmpegError, EOFError) as exc:
@@ -195,7 +192,7 @@ class Reader:
         """One frame is broken. The decoder goes on with the next, unless it stopped at a size it may not decode."""
         codec = self._opened.stream.codec_context
         check_frame_size(codec.width, codec.height, self._limits)
-        taken.fault = fault
+        taken.fault = fault.with_traceback(None)  # which would keep frames and the decoder until the next collection
         if skips:
             raise _DamagedError from fault
 
@@ -258,6 +255,27 @@ class Reader:
         check_transfer(frame.color_trc)
 
 
+def planned(
+    opened: Opened, index: PacketIndex, ranks: Sequence[int], payload_bytes: int, limits: Limits
+) -> tuple[list[Stretch], Work]:
+    """What has to be decoded for frames, each named once, and what is then still allowed.
+
+    Raises:
+        UnprocessableMediaError: More than is allowed.
+    """
+    stretches = plan(index, ranks)
+    codec = opened.stream.codec_context
+    pixels = codec.width * codec.height
+    work = Work(codec.name, pixels, wanted=len(ranks), payload_bytes=payload_bytes, limits=limits)
+    work.add(_walk(stretches) + index.hidden)
+    return stretches, work
+
+
+def _walk(stretches: Sequence[Stretch]) -> int:
+    """Packets in these, each of which is decoded."""
+    return sum(stretch.stop - stretch.start + 1 for stretch in stretches)
+
+
 @contextmanager
 def reading(data: bytes, limits: Limits, *, threads: int | None = 1) -> Iterator[Reader]:
     """Open a payload to read frames from it; everything is closed with the block.
@@ -273,4 +291,4 @@ def reading(data: bytes, limits: Limits, *, threads: int | None = 1) -> Iterator
         yield Reader(data, limits, opened, stack, threads)
 
 
-__all__ = ["SEEK_WORTH", "SKIPS_EXACTLY", "Reader", "reading"]
+__all__ = ["SEEK_WORTH", "SKIPS_EXACTLY", "Reader", "planned", "reading"]

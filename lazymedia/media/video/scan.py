@@ -7,6 +7,7 @@ bears out.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,6 @@ from lazymedia.media.video.container import open_video, packets_of
 from lazymedia.media.video.faults import refused
 from lazymedia.media.video.fields import FieldPairs
 from lazymedia.media.video.index import PacketIndex
-from lazymedia.media.video.tables import MAX_SAMPLES
 from lazymedia.media.video.units import length_bytes
 
 if TYPE_CHECKING:
@@ -54,15 +54,13 @@ def scan(opened: Opened) -> PacketIndex:
     """Read every packet of the stream and decode none: about 5 µs each.
 
     Raises:
-        UnprocessableMediaError: No packet, or more of them than `MAX_SAMPLES`.
+        UnprocessableMediaError: No packet, or more of them than a payload of this size may have.
         DecodeStopped: The request was cancelled.
     """
     parameters = opened.stream.codec_context.extradata or b""
     fields = FieldPairs(parameters) if opened.codec == "h264" else None
     found = _Found(opened.kind not in _WITHOUT_TIMES, fields, length_bytes(opened.codec, parameters))
     for packet in packets_of(opened):
-        if found.packets == MAX_SAMPLES:
-            raise refused(f"a video may have {MAX_SAMPLES} packets at most")
         found.add(packet, opened)
     if not found.shown:
         raise refused("the video holds no frame that can be read")
@@ -80,12 +78,14 @@ class _Found:
     paired: bool = False
     changes: bool = False
     packets: int = 0
+    coded: int = 0
     last: tuple[int, int] | None = None
     shown: list[tuple[int, int]] = field(default_factory=list)
     keys: list[tuple[int, int, int]] = field(default_factory=list)
 
     def add(self, packet: Packet[VideoStream], opened: Opened) -> None:
         position, self.packets = self.packets, self.packets + 1
+        self.coded += _coded_frames(opened.codec, packet)
         if position and packet.has_sidedata("new_extradata") and not self.changes:
             self.changes = bytes(packet.get_sidedata("new_extradata")) != opened.stream.codec_context.extradata
         if self.fields is not None and self.fields.is_second(packet):
@@ -141,15 +141,76 @@ class _Found:
             layered=self.layered,
             paired=self.paired,
             changes=self.changes,
+            hidden=max(0, self.coded - self.packets),
         )
 
 
+def _coded_frames(codec: str, packet: Packet[VideoStream]) -> int:
+    """Frames that are decoded of one packet; 1 for codecs that store one in each.
+
+    VP9: bitstream specification, annex B (superframe index). AV1: bitstream specification, 5.3 (OBU) and 5.9.2.
+    """
+    if codec == "vp9":
+        view = memoryview(packet)
+        marker = view[-1]
+        size = 2 + (marker & 7) * ((marker >> 3 & 3) + 1) + (marker >> 3 & 3) + 1
+        is_index = marker & 0xE0 == 0xC0 and len(view) >= size and view[-size] == marker
+        return (marker & 7) + 1 if is_index else 1
+    if codec in _AV1:
+        return sum(_av1_frames(bytes(packet)))
+    return 1
+
+
+def _has_picture(blocks: bytes) -> bool:
+    """Whether a packet of a GIF holds an image descriptor; GIF89a, 20 and 23 to 26.
+
+    The first packet begins with the file's header.
+    """
+    start = 0
+    if blocks.startswith(b"GIF8") and len(blocks) > 13:
+        start = 13 + (6 << (blocks[10] & 7) if blocks[10] & 0x80 else 0)
+    while start + 2 < len(blocks) and blocks[start] == 0x21:
+        start += 2
+        while start < len(blocks) and blocks[start]:
+            start += 1 + blocks[start]
+        start += 1
+    return start < len(blocks) and blocks[start] == 0x2C
+
+
+_AV1: Final = frozenset({"av1", "libdav1d"})
+_FRAME_HEADER, _FRAME = 3, 6
+"""OBU_FRAME_HEADER and OBU_FRAME; AV1 specification, 6.2.2."""
+
+
+def _av1_frames(data: bytes) -> Iterator[bool]:
+    """For each OBU of a packet, whether it begins a frame and does not only show one that was decoded before. Nothing
+    follows one without a size. AV1 specification, 5.3.2 and 4.10.5.
+    """
+    start = 0
+    while start < len(data):
+        head = data[start]
+        start += 2 if head & 4 else 1
+        size, shift = (0, 0) if head & 2 else (len(data), 0)
+        for byte in data[start : start + 8] if head & 2 else b"":
+            size |= (byte & 0x7F) << shift
+            shift += 7
+            start += 1
+            if not byte & 0x80:
+                break
+        kind = head >> 3 & 15
+        yield kind == _FRAME or (kind == _FRAME_HEADER and not data[start : start + 1] >= b"\x80")
+        start += size
+
+
 def _is_hidden(codec: str, packet: Packet[VideoStream]) -> bool:
-    """Whether a packet holds a frame that is only referred to and never shown (VP8's and VP9's "alternate reference").
+    """Whether a packet holds no frame that is shown: one that is only referred to (VP8's and VP9's "alternate
+    reference"), or none, as where a GIF has a comment before its trailer.
 
     VP8: RFC 6386, 9.1, bit 4. VP9: bitstream specification, 6.2, show_existing_frame and show_frame; a superframe
     (annex B) always ends in a frame that is shown.
     """
+    if codec == "gif":
+        return not _has_picture(bytes(packet))
     if codec not in {"vp8", "vp9"}:
         return False
     view = memoryview(packet)

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from lazymedia.media.video.faults import refused
 
 MAX_SAMPLES: Final = 2_000_000
 """Samples that one container may claim over all its tracks: nine hours at 60 frames per second, or of audio."""
+
+_MAX_EDITED: Final = 2 * MAX_SAMPLES
+"""Samples of each track times its edits. FFmpeg copies the samples of every edit into its index, 24 bytes for each."""
 
 _MAX_BOXES: Final = 100_000
 _MAX_DEPTH: Final = 12
@@ -32,32 +36,94 @@ _ALPHA: Final = (b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha\0", b"urn:mpeg:he
 _ENTRY_BYTES: Final = {b"stts": 8, b"ctts": 8, b"stsc": 12, b"stco": 4, b"co64": 8, b"stss": 4}
 
 
+_FEW: Final = 10_000
+"""Samples, and packets, that a payload of any size may have."""
+
+_SAMPLE_BYTES: Final = 4
+"""Bytes of a payload for each further sample or packet. Reading one takes some 5 microseconds."""
+
+
+def most_packets(payload_bytes: int) -> int:
+    """Packets that a payload of this size may hold. Tables may name the same bytes again and again, and packets may be
+    empty; the packets of a real file have bytes of their own.
+    """
+    return min(MAX_SAMPLES, _FEW + payload_bytes // _SAMPLE_BYTES)
+
+
+_PLAIN: Final = frozenset(
+    {b"sowt", b"twos", b"in24", b"in32", b"fl32", b"fl64", b"raw ", b"ulaw", b"alaw", b"lpcm", b"ipcm", b"fpcm"}
+)
+"""Codes of uncompressed sound, of which a sample may be a byte."""
+
+
+@dataclass(slots=True)
+class _Track:
+    """What the tables of one track claim."""
+
+    samples: int = 0
+    edits: int = 0
+    handlers: set[bytes] = field(default_factory=set)
+    codes: set[bytes] = field(default_factory=set)
+    sizes: list[int] = field(default_factory=list)
+    ticks: list[int] = field(default_factory=list)
+
+    def read(self, kind: bytes, data: bytes, body: int, end: int) -> None:
+        """Read one box. ISO/IEC 14496-12, 8.4.3, 8.5.2, 8.6.1.2, 8.6.6 and 8.7.3."""
+        size = end - body
+        if kind == b"stsz" and size >= 12:
+            fixed, count = struct.unpack_from(">II", data, body + 4)
+            self.samples += count
+            self.sizes.append(fixed)
+            _check_fits(kind, 0 if fixed else 4, count, body + 12, end)
+        elif kind == b"stz2" and size >= 12:
+            self.samples += struct.unpack_from(">I", data, body + 8)[0]
+            self.sizes.append(0)
+        elif kind == b"stts" and size >= 16:
+            count, _, ticks = struct.unpack_from(">III", data, body + 4)
+            self.ticks.append(ticks if count == 1 else 0)
+        elif kind == b"elst" and size >= 8:
+            self.edits += struct.unpack_from(">I", data, body + 4)[0]
+        elif kind == b"hdlr" and size >= 12:
+            self.handlers.add(data[body + 8 : body + 12])
+        elif kind == b"stsd" and size >= 16:
+            self.codes.add(data[body + 12 : body + 16] if data[body + 4 : body + 8] == b"\0\0\0\1" else b"")
+
+    @property
+    def indexed(self) -> int:
+        """Samples of which FFmpeg keeps one by one. Of uncompressed sound, which has a size and a duration for all, it
+        keeps the chunks (mov_build_index in FFmpeg 8.1).
+        """
+        is_sound = b"soun" in self.handlers and b"vide" not in self.handlers and self.codes and self.codes <= _PLAIN
+        return 0 if is_sound and len(self.sizes) == 1 and self.sizes[0] > 0 and self.ticks == [1] else self.samples
+
+
 def check_tables(data: bytes) -> None:
     """Refuse claims that do not fit the payload.
 
     Raises:
-        UnprocessableMediaError: More samples than `MAX_SAMPLES`, a table longer than its box, boxes nested deeper or
-            more of them than any real file has; a compressed header, or a track of alpha, which are not supported.
+        UnprocessableMediaError: More samples than `most_packets`, or edits that repeat more than `_MAX_EDITED` of them;
+            a table longer than its box, boxes nested deeper or more of them than any real file has; a compressed
+            header, or a track of alpha, which are not supported.
     """
-    samples = 0
+    tracks = [_Track()]
     for kind, body, end in _walk(data):
-        if kind == b"stsz" and body + 12 <= end:
-            fixed, count = struct.unpack_from(">II", data, body + 4)
-            samples += count
-            _check_fits(kind, 0 if fixed else 4, count, body + 12, end)
+        if kind == b"trak":
+            tracks.append(_Track())
         elif kind == b"cmov":
             raise refused("the container's header is compressed, which is not supported")
-        elif kind == b"stz2" and body + 12 <= end:
-            samples += struct.unpack_from(">I", data, body + 8)[0]
         elif kind == b"trun" and body + 8 <= end:
-            samples += struct.unpack_from(">I", data, body + 4)[0]
+            tracks[0].samples += struct.unpack_from(">I", data, body + 4)[0]  # fragments lie outside of all tracks
         elif kind == b"stsd" and any(data.find(name, body, end) >= 0 for name in _ALPHA):
             # FFmpeg takes such a track for a video like any other, and may call it the best.
             raise refused("an animated AVIF with transparent frames is not supported")
         elif kind in _ENTRY_BYTES and body + 8 <= end:
             _check_fits(kind, _ENTRY_BYTES[kind], struct.unpack_from(">I", data, body + 4)[0], body + 8, end)
-        if samples > MAX_SAMPLES:
-            raise refused(f"the container claims more than the {MAX_SAMPLES} samples allowed")
+        tracks[-1].read(kind, data, body, end)
+    most = most_packets(len(data))
+    if sum(track.indexed for track in tracks) > most:
+        raise refused(f"the container claims more than the {most} samples allowed for its size")
+    if sum(track.indexed * track.edits for track in tracks) > _MAX_EDITED:
+        raise refused("the container's edits repeat more samples than are allowed")
 
 
 def _check_fits(kind: bytes, entry_bytes: int, count: int, start: int, end: int) -> None:
@@ -66,7 +132,7 @@ def _check_fits(kind: bytes, entry_bytes: int, count: int, start: int, end: int)
 
 
 def _walk(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Type, first and last offset of the content of every box that matters, depth first."""
+    """Type, first and last offset of the content of every box that matters, depth first; a track before its boxes."""
     spans = [(0, len(data), 0)]
     for _ in range(_MAX_BOXES):
         while spans and spans[-1][0] + 8 > spans[-1][1]:
@@ -89,6 +155,8 @@ def _walk(data: bytes) -> Iterator[tuple[bytes, int, int]]:
         if kind in _PARENTS or inner > body:
             if depth == _MAX_DEPTH:
                 raise refused("the container's boxes are nested too deep")
+            if kind == b"trak":
+                yield kind, inner, stop
             spans.append((inner, stop, depth + 1))
         else:
             yield kind, body, stop
@@ -135,4 +203,4 @@ def _matrix(data: bytes, start: int) -> tuple[int, ...]:
     return struct.unpack_from(">9i", data, start)
 
 
-__all__ = ["MAX_SAMPLES", "check_tables", "display_matrix", "display_size"]
+__all__ = ["MAX_SAMPLES", "check_tables", "display_matrix", "display_size", "most_packets"]

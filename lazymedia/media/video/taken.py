@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from lazymedia.limits import Limits
     from lazymedia.media.video.index import PacketIndex
+    from lazymedia.media.video.work import Work
 
 
 class Taken:
@@ -28,9 +29,11 @@ class Taken:
 
     Attributes:
         fault: The last exception of a decoder, for the case that nothing can be taken.
+        work: What may still be decoded for these frames.
     """
 
-    def __init__(self, index: PacketIndex, ranks: Sequence[int], limits: Limits) -> None:
+    def __init__(self, index: PacketIndex, ranks: Sequence[int], limits: Limits, work: Work) -> None:
+        self.work = work
         self._index = index
         self._limits = limits
         self._places: dict[int, list[int]] = {}

@@ -41,6 +41,10 @@ _Frames: TypeAlias = "Iterator[tuple[int | None, Any]]"
 _REORDERED: Final = 16
 """Frames that a decoder holds back at most, to bring others before them (ITU-T H.264, A.3.1; H.265, A.4.2)."""
 
+_ALIGNMENT: Final = 256
+"""Columns fewer than which torchcodec leaves of a crop on the left: it cannot ask FFmpeg for crops that do not begin
+where samples are aligned, as `container.open_video` does. The columns on the right are the same."""
+
 _TRANSFERS: Final = {"smpte2084": 16, "arib-std-b67": 18}
 """FFmpeg's names of what `check_transfer` refuses."""
 
@@ -155,6 +159,7 @@ class _Track:
         self._mould = first
         self._format = _plain(first.format.name)
         self._colours: tuple[str, ...] | None = None
+        self._width = 0
         self._fresh = True
         self._open()
 
@@ -222,7 +227,9 @@ class _Track:
             UnprocessableMediaError: Another size, kind of samples, or colours than the first frame's.
         """
         frame = self._mould
-        if (raw.width, raw.height) != (frame.width, frame.height):
+        self._width = self._width or raw.width
+        is_larger_by = self._width - frame.width
+        if (raw.width, raw.height) != (self._width, frame.height) or not 0 <= is_larger_by < _ALIGNMENT:
             raise refused("the size of the video's frames changes in its middle")
         check_transfer(_TRANSFERS.get(raw.color_transfer_characteristic, 0))
         colours = (raw.color_space, raw.color_range)
@@ -233,7 +240,8 @@ class _Track:
             buffer: Any = plane  # the stubs do not tell that it is one
             rows = np.frombuffer(buffer, dtype=np.uint8).reshape(-1, plane.line_size)
             stored = samples.numpy().view(np.uint8)
-            rows[: plane.height, : stored.shape[1]] = stored
+            columns = stored.shape[1] * plane.width // samples.shape[1]
+            rows[: plane.height, :columns] = stored[:, stored.shape[1] - columns :]
         frame.pts = pts
         return frame
 

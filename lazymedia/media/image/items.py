@@ -1,0 +1,173 @@
+"""The items of a ``meta`` box: pictures, tiles and EXIF of an AVIF or HEIF, where they lie, and what describes them.
+
+Boxes: ISO/IEC 14496-12, 8.11 (items); ISO/IEC 23008-12, 6.5 and 9.3 (properties). A missing or malformed box is a
+KeyError, an IndexError or a struct.error.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lazymedia.media.image.boxes import boxes, inside, unsigned
+from lazymedia.media.image.outline import Span, check_count
+
+if TYPE_CHECKING:
+    from lazymedia.limits import Limits
+
+Property = tuple[bytes, Span]
+"""Type and content of the box."""
+
+_TURNS: Final = {
+    # (quarter turns anticlockwise, then mirrored along: None, 0 top to bottom, 1 left to right): EXIF orientation
+    (0, None): 1,
+    (0, 0): 4,
+    (0, 1): 2,
+    (1, None): 8,
+    (1, 0): 5,
+    (1, 1): 7,
+    (2, None): 3,
+    (2, 0): 2,
+    (2, 1): 4,
+    (3, None): 6,
+    (3, 0): 7,
+    (3, 1): 5,
+}
+
+
+class Items(NamedTuple):
+    """Attributes.
+
+    primary: The item that is the picture.
+    kinds: Each item's type, and where in the payload its four letters are.
+    places: Where each item's content lies, piece by piece.
+    properties: Of each item, in order.
+    references: Type, the item that refers, and those that it refers to.
+    """
+
+    primary: int
+    kinds: dict[int, tuple[bytes, int]]
+    places: dict[int, list[Span]]
+    properties: dict[int, list[Property]]
+    references: list[tuple[bytes, int, list[int]]]
+
+    def exif(self) -> tuple[Span | None, tuple[int, ...]]:
+        """Content of the EXIF item, where it is in one piece; and where the four letters of all of them are."""
+        noted = [(item, at) for item, (kind, at) in self.kinds.items() if kind == b"Exif"]
+        exif = next((self.places[item][0] for item, _ in noted if len(self.places.get(item, ())) == 1), None)
+        return exif, tuple(at for _, at in noted)
+
+
+def read(data: bytes, meta: Span, limits: Limits) -> Items:
+    """The items of a ``meta`` box.
+
+    Raises:
+        UnprocessableMediaError: More of something than `Limits.max_image_chunks`.
+        KeyError, IndexError, struct.error: Malformed, or there is no primary item.
+    """
+    parts = inside(data, (meta[0] + 4, meta[1]), limits)
+    kinds = _kinds(data, parts[b"iinf"], limits)
+    places = _places(data, parts[b"iloc"], parts.get(b"idat"), limits)
+    primary, _ = unsigned(data, parts[b"pitm"][0] + 4, 2 if data[parts[b"pitm"][0]] == 0 else 4)
+    held = list(boxes(data, parts[b"iprp"], limits))
+    known = list(boxes(data, dict(held)[b"ipco"], limits))
+    properties: dict[int, list[Property]] = {}
+    for kind, span in held:
+        if kind == b"ipma":
+            _associate(data, span, known, properties, limits)
+    references = _references(data, parts[b"iref"], limits) if b"iref" in parts else []
+    return Items(primary, kinds, places, properties, references)
+
+
+def size(data: bytes, properties: list[Property]) -> tuple[int, int] | None:
+    """Width and height by ``ispe``; None where they are missing or zero."""
+    found: tuple[int, int] | None = None
+    for kind, (start, _) in properties:
+        if kind == b"ispe":
+            found = struct.unpack_from(">LL", data, start + 4)
+    return None if found is None or 0 in found else found
+
+
+def orientation(data: bytes, properties: list[Property]) -> int:
+    """``irot`` and ``imir``, in the order in which they stand, as an EXIF orientation."""
+    turn, mirror = 0, None
+    for kind, (start, _) in properties:
+        if kind == b"irot":  # behind a mirror, a turn goes the other way round
+            turn = data[start] & 3 if mirror is None else -data[start] & 3
+        elif kind == b"imir":
+            mirror = data[start] & 1
+    return _TURNS[turn, mirror]
+
+
+def _kinds(data: bytes, iinf: Span, limits: Limits) -> dict[int, tuple[bytes, int]]:
+    start, end = iinf
+    first = start + (6 if data[start] == 0 else 8)
+    kinds = {}
+    for kind, (body, _) in boxes(data, (first, end), limits):
+        if kind == b"infe" and data[body] >= 2:
+            item, position = unsigned(data, body + 4, 2 if data[body] == 2 else 4)
+            kinds[item] = data[position + 2 : position + 6], position + 2
+    return kinds
+
+
+def _places(data: bytes, iloc: Span, idat: Span | None, limits: Limits) -> dict[int, list[Span]]:
+    position = iloc[0]
+    version, sizes = data[position], data[position + 4 : position + 6]
+    offset_size, length_size, base_size = sizes[0] >> 4, sizes[0] & 15, sizes[1] >> 4
+    index_size = sizes[1] & 15 if version else 0
+    wide = 2 if version < 2 else 4
+    count, position = unsigned(data, position + 6, wide)
+    check_count(count, "items", limits.max_image_chunks)
+    places: dict[int, list[Span]] = {}
+    pieces = 0
+    for _ in range(count):
+        item, position = unsigned(data, position, wide)
+        method, position = unsigned(data, position, 2 if version else 0)
+        base, position = unsigned(data, position + 2, base_size)
+        extents, position = unsigned(data, position, 2)
+        pieces += extents
+        check_count(pieces, "pieces", limits.max_image_chunks)
+        origin, end = (0, len(data)) if method & 15 == 0 or idat is None else idat
+        places[item] = []
+        for _ in range(extents):
+            offset, position = unsigned(data, position + index_size, offset_size)
+            length, position = unsigned(data, position, length_size)
+            begin = min(origin + base + offset, end)
+            places[item].append((begin, min(begin + length, end) if length else end))
+    return places
+
+
+def _associate(
+    data: bytes, ipma: Span, known: list[Property], properties: dict[int, list[Property]], limits: Limits
+) -> None:
+    """Add what an ``ipma`` box says of items. Of one item in several entries, all count."""
+    start, _ = ipma
+    width, mask = (2, 0x7FFF) if data[start + 3] & 1 else (1, 0x7F)
+    count, position = unsigned(data, start + 4, 4)
+    check_count(count, "items", limits.max_image_chunks)
+    for _ in range(count):
+        owner, position = unsigned(data, position, 2 if data[start] < 1 else 4)
+        many = data[position]
+        position += 1
+        mine = properties.setdefault(owner, [])
+        for at in range(position, position + many * width, width):
+            index = unsigned(data, at, width)[0] & mask
+            if index:
+                mine.append(known[index - 1])
+        position += many * width
+
+
+def _references(data: bytes, iref: Span, limits: Limits) -> list[tuple[bytes, int, list[int]]]:
+    start, end = iref
+    wide = 2 if data[start] == 0 else 4
+    found = []
+    for kind, (body, _) in boxes(data, (start + 4, end), limits):
+        source, position = unsigned(data, body, wide)
+        count, position = unsigned(data, position, 2)
+        check_count(count, "items", limits.max_image_chunks)
+        targets = [unsigned(data, position + wide * index, wide)[0] for index in range(count)]
+        found.append((kind, source, targets))
+    return found
+
+
+__all__ = ["Items", "Property", "orientation", "read", "size"]
