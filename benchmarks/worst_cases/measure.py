@@ -152,10 +152,10 @@ def _by_header(case: Case, ask: str, ref: MediaRef[Any], data: bytes) -> float:
             header = probe(data, case.limits)
             return min(header.width * header.height, case.limits.max_image_pixels)
         if case.modality == "video":
-            info = ref.outline()
+            info = ref.probe()
             return len(info.frames_indices) * info.width * info.height if info else 0.0
         # A mapped reference has no header of its own.
-        info = (ref if ask == "native" else ASKS["audio"]["native"](data, case.limits)).outline()
+        info = (ref if ask == "native" else ASKS["audio"]["native"](data, case.limits)).probe()
         return min(info.samples / info.rate, case.limits.max_audio_seconds) if info and info.samples else 0.0
     except LazyMediaError:
         return 0.0
