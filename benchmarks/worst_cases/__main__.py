@@ -1,4 +1,5 @@
-"""``python -m benchmarks.worst_cases [--short] [--only PATTERN …] [--json]``: a table, and the rows over the bound.
+"""``python -m benchmarks.worst_cases [--short] [--only PATTERN …] [--without PATTERN …] [--json]``: a table, and the rows
+over the bound.
 
 The exit status is 1 where any row is over, or a payload cannot be made. Linux only: memory is read from ``/proc``.
 """
@@ -32,9 +33,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.worst_cases", description=__doc__)
     parser.add_argument("--short", action="store_true", help="a part of the cases, made smaller: about a minute")
     parser.add_argument("--only", metavar="PATTERN", action="append", help="cases whose names match, such as 'png*'")
+    parser.add_argument("--without", metavar="PATTERN", action="append", default=[], help="none of these cases")
     parser.add_argument("--json", action="store_true", help="one object for each row, one on a line")
     arguments = parser.parse_args()
-    chosen = [case for case in CASES if _is_wanted(case, arguments.only) and (case.short or not arguments.short)]
+    chosen = [
+        case
+        for case in CASES
+        if _matches(case, arguments.only or ["*"])
+        and not _matches(case, arguments.without)
+        and (case.short or not arguments.short)
+    ]
     rows = []
     for row in _rows(chosen, short=arguments.short):
         rows.append(row)
@@ -50,8 +58,8 @@ def main() -> int:
     return 1 if over else 0
 
 
-def _is_wanted(case: Case, patterns: list[str] | None) -> bool:
-    return not patterns or any(fnmatch.fnmatch(case.name, pattern) for pattern in patterns)
+def _matches(case: Case, patterns: list[str]) -> bool:
+    return any(fnmatch.fnmatch(case.name, pattern) for pattern in patterns)
 
 
 def _rows(cases: list[Case], *, short: bool) -> Iterator[Row]:
