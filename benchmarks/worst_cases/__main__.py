@@ -1,5 +1,5 @@
-"""``python -m benchmarks.worst_cases [--short] [--only PATTERN …] [--without PATTERN …] [--json]``: a table, and the rows
-over the bound.
+"""``python -m benchmarks.worst_cases [--short] [--only PATTERN …] [--without PATTERN …] [--json]``: a table,
+and the rows over the bound.
 
 The exit status is 1 where any row is over, or a payload cannot be made. Linux only: memory is read from ``/proc``.
 """
