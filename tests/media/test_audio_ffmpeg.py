@@ -125,10 +125,8 @@ LARGE: dict[str, Callable[[], bytes]] = {
 }
 
 
-FRAME_BY_FRAME = {"layer II", "a film in a transport stream", "an edit that begins in the third frame"}
-"""Layer II where the container does not say which layer it is: FFmpeg's filter expects the samples of layer III. And an
-edit that is longer than the sound that is left, which looks like a file that was cut.
-"""
+FRAME_BY_FRAME = {"layer II", "a film in a transport stream"}
+"""Layer II where the container does not say which layer it is: FFmpeg's filter expects the samples of layer III."""
 
 
 @needs_memory_files

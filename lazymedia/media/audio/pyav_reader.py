@@ -127,15 +127,15 @@ def counted(source: Source, track: Track, kind: Format) -> Iterator[npt.NDArray[
         total += block.shape[1]
         yield block
     source.losses.errors += track.is_cut
-    # An MP4 in fragments may say that nothing is shown for a while. Damage in one is always an error besides.
-    declared = track.declared if kind != MP4 or source.losses.errors else None
-    source.losses.at_least(_missing(declared, total, track, source.rate))
+    # An MP4 in fragments may say that nothing is heard for a while. Damage in one is always an error besides.
+    if kind != MP4 or source.losses.errors:
+        source.losses.at_least(_missing(track, total, source.rate))
     source.losses.at_least(source.losses.errors * track.frame_samples)
 
 
-def _missing(declared: int | None, total: int, track: Track, rate: int) -> int:
+def _missing(track: Track, total: int, rate: int) -> int:
     """Samples by which a clip is shorter than declared; containers round, and count what primes a decoder."""
-    missing = (declared or 0) - total
+    missing = (track.declared or 0) - total
     return missing if missing > max(track.frame_samples, rate // 50) else 0
 
 
@@ -161,7 +161,7 @@ def _source(data: bytes, kind: Format, limits: Limits, track: Track) -> Iterator
                 blocks = _many_at_a_time(chain((first,), frames), channels, clock)
                 rest = partial(ffmpeg_frames.open_source, data, kind, limits)
                 source = Source(rate, channels, blocks, losses)
-                yield Source(rate, channels, _then_frame_by_frame(source, track, rest), losses)
+                yield Source(rate, channels, _then_frame_by_frame(source, track, kind, rest), losses)
                 return
     with ffmpeg_frames.open_source(data, kind, limits) as source:
         yield source
@@ -175,7 +175,7 @@ def _many_at_a_time(frames: Iterator[Any], channels: int, clock: Clock | None) -
 
 
 def _then_frame_by_frame(
-    source: Source, track: Track, rest: Callable[[], AbstractContextManager[Source]]
+    source: Source, track: Track, kind: Format, rest: Callable[[], AbstractContextManager[Source]]
 ) -> Iterator[npt.NDArray[Any]]:
     """The blocks of a source. From the first damage on, or where they end too early, what comes frame by frame, with
     losses counted anew.
@@ -185,7 +185,7 @@ def _then_frame_by_frame(
         for block in source.blocks:
             done += block.shape[1]
             yield block
-        if not _missing(track.declared, done, track, source.rate):
+        if kind == MP4 or not _missing(track, done, source.rate):
             return
     except av.FFmpegError:
         pass
