@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -32,9 +28,8 @@ from tests.pipeline.support import (
     refs,
     request,
 )
+from tests.programs import Programs
 
-ROOT = Path(__file__).parents[2]
-SOURCE = {**os.environ, "PYTHONPATH": str(ROOT)}
 ASYNCIO_ONLY = pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": True})], ids=["asyncio"])
 
 
@@ -370,10 +365,8 @@ print(told)
 """
 
 
-def test_no_class_of_a_dying_loop_reaches_a_blocked_thread() -> None:
+def test_no_class_of_a_dying_loop_reaches_a_blocked_thread(programs: Programs) -> None:
     """On trio no task outlives the run's own, so only asyncio can die under a blocked thread."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False, env=SOURCE
-    )
+    done = programs.run("-c", PROGRAM, timeout=60)
 
     assert done.stdout.strip().splitlines()[-1:] == ["['OverloadedError']"], done.stderr
