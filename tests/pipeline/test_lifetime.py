@@ -11,7 +11,6 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from lazymedia.cache import ProcessorCache
 from lazymedia.errors import OverloadedError
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.testing.decoders import GatedMediaIO
@@ -20,6 +19,7 @@ from tests.pipeline.support import (
     WAIT,
     GatedCache,
     WatchedInfo,
+    caching,
     hf_processor,
     open_gated,
     opened,
@@ -77,7 +77,7 @@ async def test_a_request_waits_for_the_warm_up_and_is_never_beside_it() -> None:
 
 
 async def test_a_warm_up_can_be_awaited_and_keeps_nothing() -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         await processor.warm_up()
 
         assert processor.info.processed == 1
@@ -272,7 +272,7 @@ async def test_a_request_in_the_owners_own_block_is_closed_before_the_owner() ->
 
 async def test_a_foreign_thread_shares_limiter_and_cache() -> None:
     io = open_gated()
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         results: list[Any] = []
         inputs = request(processor, refs(io, 1))
         thread = threading.Thread(target=lambda: results.append(processor.apply_blocking(inputs)))
