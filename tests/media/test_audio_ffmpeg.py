@@ -36,7 +36,7 @@ from tests.media.mp4_files import box, patched, remuxed
 from tests.media.ogg_pages import Sheet, changed, packed, replace, sheets
 from tests.media.stops import After
 
-MUTANTS: Final = 2_000 if os.environ.get("LAZYMEDIA_LONG_TESTS") else 25
+MUTANTS: Final = 2_000 if os.environ.get("LAZYMEDIA_LONG_TESTS") else 12
 
 needs_memory_files = pytest.mark.skipif(not ffmpeg_graph.is_possible(), reason="needs memory files")
 
