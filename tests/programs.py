@@ -79,7 +79,9 @@ class Programs:
         Raises:
             TimeoutError: The program took longer; it was killed.
         """
-        request = json.dumps({"arguments": arguments, "env": {**os.environ, **(env or {})}}).encode()
+        request = json.dumps(
+            {"arguments": arguments, "env": {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}}
+        ).encode()
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             given.write(stdin)
             given.seek(0)
