@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--media", type=Path, help="where media are kept; the short form keeps none by default")
     parser.add_argument("--long-rounds", type=int, help="rounds of videos and audio")
     arguments = parser.parse_args()
-    arguments.rounds = 3 if arguments.quick else 15
+    arguments.rounds = 1 if arguments.quick else 15
     arguments.long_rounds = arguments.long_rounds or (1 if arguments.quick else 3)
     arguments.touched = 0 if arguments.quick else 1 << 30
     arguments.targets = Targets(judged=not arguments.quick)

@@ -61,7 +61,7 @@ def run(arguments: Namespace) -> None:
     rows, worst = [], []
     for backend in ("trio", "asyncio"):
         for threads in (1, 2):
-            drains = anyio.run(partial(_drains, data, threads, arguments.rounds), backend=backend)
+            drains = anyio.run(partial(_drains, data, threads, max(arguments.rounds, 3)), backend=backend)
             where = f"{backend}, {threads} decoder thread{'s' if threads > 1 else ''}"
             if drains:
                 rows.append((where, milliseconds(median(drains)), milliseconds(max(drains)), len(drains)))

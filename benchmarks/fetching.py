@@ -105,14 +105,17 @@ def _clients(backend: str) -> dict[str, Callable[[], Any]]:
     return clients
 
 
-async def transfers(arguments: Namespace, backend: str, host: str) -> list[tuple[object, ...]]:
+async def transfers(arguments: Namespace, backend: str, host: str, large_bytes: int) -> list[tuple[object, ...]]:
     """The rows of the first table for one loop. Ratios are medians of those of single rounds."""
-    small = [f"{host}/{SMALL_BYTES}/{number}" for number in range(1000)]
-    large = [f"{host}/{LARGE_BYTES}"]
+    small = [f"{host}/{SMALL_BYTES}/{number}" for number in range(20 if arguments.quick else 1000)]
+    large = [f"{host}/{large_bytes}"]
     rows: list[tuple[object, ...]] = []
     async with AsyncExitStack() as stack:
         gets = {name: await stack.enter_async_context(client()) for name, client in _clients(backend).items()}
-        for what, urls, size in (("1,000 x 20 kB", small, SMALL_BYTES), ("200 MB", large, LARGE_BYTES)):
+        for what, urls, size in (
+            (f"{len(small):,} x 20 kB", small, SMALL_BYTES),
+            (_megabytes(large_bytes), large, large_bytes),
+        ):
             runs = {name: partial(_all, get, urls, size) for name, get in gets.items()}
             rounds = await in_rounds(runs, min(arguments.rounds, 9))
             for name in runs:
@@ -124,14 +127,18 @@ async def transfers(arguments: Namespace, backend: str, host: str) -> list[tuple
     return rows
 
 
-async def peak_growth(host: str) -> float:
+async def peak_growth(host: str, large_bytes: int) -> float:
     """MiB by which the peak of resident memory rises for the large file, beyond the file."""
     async with _lazymedia() as get:
         await get(f"{host}/{SMALL_BYTES}")
         Path("/proc/self/clear_refs").write_text("5")  # the peak is now what is resident  # noqa: ASYNC240
         before = _resident("VmHWM")
-        await get(f"{host}/{LARGE_BYTES}")
-        return (_resident("VmHWM") - before - LARGE_BYTES) / (1 << 20)
+        await get(f"{host}/{large_bytes}")
+        return (_resident("VmHWM") - before - large_bytes) / (1 << 20)
+
+
+def _megabytes(count: int) -> str:
+    return f"{count // 1_000_000} MB"
 
 
 def _resident(name: str) -> int:
@@ -141,7 +148,7 @@ def _resident(name: str) -> int:
     raise LookupError(name)
 
 
-async def stall() -> float:
+async def stall(data_bytes: int) -> float:
     """Seconds for which the loop is kept longest while a long data URL becomes a reference."""
     longest = 0.0
 
@@ -152,7 +159,7 @@ async def stall() -> float:
             await anyio.sleep(0.001)
             longest = max(longest, time.perf_counter() - start - 0.001)
 
-    url = "data:image/png;base64," + base64.b64encode(bytes(DATA_BYTES)).decode()
+    url = "data:image/png;base64," + base64.b64encode(bytes(data_bytes)).decode()
     async with _lazymedia() as get, anyio.create_task_group() as nursery:
         nursery.start_soon(tick)
         await anyio.sleep(0.05)
@@ -165,14 +172,18 @@ async def stall() -> float:
 def run(arguments: Namespace) -> None:
     """Print both tables."""
     rows: list[tuple[object, ...]] = []
+    large, data = (2_000_000, 1_000_000) if arguments.quick else (LARGE_BYTES, DATA_BYTES)
     with media_host() as host:
-        growth = anyio.run(peak_growth, host, backend=arguments.backend) if sys.platform == "linux" else None
-        kept = 1e3 * min(anyio.run(stall, backend=arguments.backend) for _ in range(3))
+        growth = anyio.run(peak_growth, host, large, backend=arguments.backend) if sys.platform == "linux" else None
+        kept = 1e3 * min(anyio.run(stall, data, backend=arguments.backend) for _ in range(3))
         for backend in ("trio", "asyncio"):
-            rows += anyio.run(transfers, arguments, backend, host, backend=backend)
+            rows += anyio.run(transfers, arguments, backend, host, large, backend=backend)
     print(table([("files", "loop", "client", "time", "of httpx2"), *rows]), end="\n\n")
     memory = "not measured here" if growth is None else f"{growth:.1f} MiB"
-    beside = [("peak memory beyond 200 MB", memory), ("loop kept by 30 MB of base64", f"{kept:.1f} ms")]
+    beside = [
+        (f"peak memory beyond {_megabytes(large)}", memory),
+        (f"loop kept by {_megabytes(data)} of base64", f"{kept:.1f} ms"),
+    ]
     print(table([("beside the transfer", ""), *beside]), end="\n\n")
-    arguments.targets.at_most("peak memory of a fetch beyond its 200 MB", growth, 8, " MiB")
-    arguments.targets.at_most("loop kept by a data URL of 30 MB", kept, 20, " ms")
+    arguments.targets.at_most(f"peak memory of a fetch beyond its {_megabytes(large)}", growth, 8, " MiB")
+    arguments.targets.at_most(f"loop kept by a data URL of {_megabytes(data)}", kept, 20, " ms")

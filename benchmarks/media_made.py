@@ -49,34 +49,36 @@ class Media:
     quick: bool = False
 
     def film(self) -> Path:
-        """Ten minutes of 1080p, H.264, 30 frames a second, GOP 250, B-frames, an AAC track; a minute of 180p."""
-        size, piece, parts = ((320, 180), _AAC_STEP, 7) if self.quick else ((1920, 1080), 3 * _AAC_STEP, 25)
+        """Ten minutes of 1080p, H.264, 30 frames a second, GOP 250, B-frames, an AAC track; sixteen seconds of
+        90p.
+        """
+        size, piece, parts = ((160, 90), _AAC_STEP, 2) if self.quick else ((1920, 1080), 3 * _AAC_STEP, 25)
         return self._kept(
             "film.mp4", lambda: _repeated(_video(piece, *size, audio=True), Fraction(piece), parts, "mp4")
         )
 
     def hevc(self) -> Path:
-        """Two minutes of 720p HEVC; eight seconds of 180p."""
-        size, piece, parts = ((320, 180), _AAC_STEP, 1) if self.quick else ((1280, 720), 3 * _AAC_STEP, 5)
+        """Two minutes of 720p HEVC; two seconds of 90p."""
+        size, piece, parts = ((160, 90), 2, 1) if self.quick else ((1280, 720), 3 * _AAC_STEP, 5)
         return self._kept(
             "hevc.mp4", lambda: _repeated(_video(piece, *size, codec="libx265"), Fraction(piece), parts, "mp4")
         )
 
     def clip(self) -> Path:
-        """Ten seconds of 360p H.264; four."""
-        return self._kept("clip.mp4", lambda: _video(4 if self.quick else 10, 640, 360))
+        """Ten seconds of 360p H.264; two of 90p."""
+        return self._kept("clip.mp4", lambda: _video(2, 160, 90) if self.quick else _video(10, 640, 360))
 
     def picture(self) -> Path:
-        """A JPEG of twelve megapixels; of one."""
-        size = (1200, 900) if self.quick else (4000, 3000)
+        """A JPEG of twelve megapixels; of a tenth of one."""
+        size = (400, 300) if self.quick else (4000, 3000)
         return self._kept("picture.jpg", lambda: make_image(*size, format="JPEG", seed=1, quality=90))
 
     def audio(self, name: str) -> Path:
-        """An hour of stereo; twenty seconds."""
-        return self._kept(f"audio.{name.lower()}", lambda: _audio(name, 20 if self.quick else 3600))
+        """An hour of stereo; two seconds."""
+        return self._kept(f"audio.{name.lower()}", lambda: _audio(name, 2 if self.quick else 3600))
 
     def _kept(self, name: str, make: Callable[[], bytes]) -> Path:
-        path = self.folder / f"v{VERSION}-{'quick' if self.quick else 'full'}-{name}"
+        path = self.folder / f"v{VERSION}-{'short' if self.quick else 'full'}-{name}"
         if not path.exists():
             print(f"making {path.name} ...", flush=True)
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ def run(arguments: Namespace) -> None:
         rows["simplejpeg"] = partial(simplejpeg.decode_jpeg, data, "RGB")
     in_rounds(rows, 1)
     rounds = in_rounds(rows, arguments.rounds)
-    title = f"a JPEG of {'one megapixel' if arguments.media.quick else 'twelve megapixels'} to an array"
+    title = f"a JPEG of {'a tenth of a megapixel' if arguments.media.quick else 'twelve megapixels'} to an array"
     missing = [] if simplejpeg is not None else ["simplejpeg"]
     print(table([heading(title, PILLOW), *cost_rows(rounds, PILLOW, missing)]))
     same = np.array_equal(np.asarray(load(data)), by_pillow(data))

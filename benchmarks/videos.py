@@ -173,6 +173,11 @@ def run_eight(arguments: Namespace) -> None:
 def run(arguments: Namespace) -> None:
     """A table for each video."""
     media = arguments.media
-    one(arguments, "a minute of 180p H.264" if media.quick else "ten minutes of 1080p H.264", media.film(), aims=True)
-    one(arguments, "180p HEVC" if media.quick else "720p HEVC", media.hevc())
-    one(arguments, "a short 360p H.264 clip", media.clip())
+    one(
+        arguments,
+        "sixteen seconds of 90p H.264" if media.quick else "ten minutes of 1080p H.264",
+        media.film(),
+        aims=True,
+    )
+    one(arguments, "90p HEVC" if media.quick else "720p HEVC", media.hevc())
+    one(arguments, f"a short {90 if media.quick else 360}p H.264 clip", media.clip())

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from benchmarks.measure import optional
-from benchmarks.media_made import FORMATS
 
 
 def test_the_short_form_prints_every_table() -> None:
@@ -23,14 +22,17 @@ def test_the_short_form_prints_every_table() -> None:
     assert done.returncode == 0, done.stderr
     headings = (
         "import ",
-        "12-megapixel JPEG",
+        "JPEG of ",
         "to an array",
         "32 frames of",
         "requests at once",
         "cancelled in the middle",
-        "1,000 x 20 kB",
+        "x 20 kB",
+        "WAV to 16 kHz mono",
+        "M4A to 16 kHz mono",
+        "target ",
     )
-    for heading in (*headings, *(f"{name} to 16 kHz mono" for name in FORMATS), "target "):
+    for heading in headings:
         assert heading in done.stdout
 
 

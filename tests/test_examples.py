@@ -6,8 +6,6 @@ import base64
 import os
 import runpy
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +18,7 @@ from httpx2 import AsyncClient
 from hypercorn.config import Config
 
 from lazymedia.testing import make_image
+from tests.programs import Programs
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = {
@@ -36,15 +35,8 @@ def test_every_example_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_runs_and_says_what_it_should(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(ROOT / "examples" / name)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+def test_a_program_runs_and_says_what_it_should(name: str, programs: Programs) -> None:
+    done = programs.run(str(ROOT / "examples" / name))
 
     assert done.returncode == 0, done.stderr
     assert all(said in done.stdout for said in PROGRAMS[name]), done.stdout

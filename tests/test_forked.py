@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+from tests.programs import Programs
 
-SOURCE = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
 PREAMBLE = """
 import anyio, os, sys, threading, warnings
@@ -39,16 +37,23 @@ def in_child(*calls):
 """
 
 
-def lines(program: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", PREAMBLE + program], capture_output=True, text=True, timeout=120, check=False, env=SOURCE
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+Lines = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def lines(programs: Programs) -> Lines:
+    """What a program prints behind the preamble."""
+
+    def run(program: str) -> list[str]:
+        done = programs.run("-c", PREAMBLE + program)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return run
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_the_synchronous_twins_say_so(backend: str) -> None:
+def test_the_synchronous_twins_say_so(backend: str, lines: Lines) -> None:
     assert lines(
         f"""
 from tests.pipeline.support import hf_processor, picture
@@ -70,7 +75,7 @@ with SyncMediaConnector(backend={backend!r}) as media, SyncRenderer(hf_processor
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_the_asynchronous_owners_say_so(backend: str) -> None:
+def test_the_asynchronous_owners_say_so(backend: str, lines: Lines) -> None:
     assert (
         lines(
             f"""
@@ -96,7 +101,7 @@ anyio.run(main, backend={backend!r})
     )
 
 
-def test_new_owners_can_be_opened() -> None:
+def test_new_owners_can_be_opened(lines: Lines) -> None:
     assert lines(
         """
 def fetched():
@@ -109,7 +114,7 @@ with SyncMediaConnector() as media:
     ) == ["returned b'x'"]
 
 
-def test_a_reference_in_decode_says_so_and_can_be_released() -> None:
+def test_a_reference_in_decode_says_so_and_can_be_released(lines: Lines) -> None:
     assert lines(
         """
 io = GatedMediaIO(lambda data: data)
@@ -132,7 +137,7 @@ print(ref.decode(), mapped.decode())
     ]
 
 
-def test_an_idle_reference_decodes() -> None:
+def test_an_idle_reference_decodes(lines: Lines) -> None:
     """Also while others were in decode, by several threads of the child, and again in a child of the child."""
     assert lines(
         """

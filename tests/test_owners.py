@@ -388,11 +388,16 @@ def interrupted_once(started: threading.Event) -> Iterator[None]:
         assert started.wait(WAIT)
         os.kill(os.getpid(), signal.SIGINT)
 
+    # A shell starts what it puts into the background with the signal ignored, and that is inherited.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=press)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        yield
-    thread.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, before)
 
 
 @BOTH

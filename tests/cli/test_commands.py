@@ -23,6 +23,7 @@ import lazymedia
 from lazymedia.cli import main
 from lazymedia.testing import MediaServer, make_audio, make_image, make_processor, make_video
 from lazymedia.testing.server import Request, Response
+from tests.programs import Programs
 
 BACKENDS = pytest.mark.parametrize("backend", ["trio", "asyncio"])
 
@@ -443,27 +444,28 @@ def test_sources_are_fetched_concurrently(
     assert len(capsys.readouterr().out.splitlines()) == 5
 
 
-def run_program(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "lazymedia.cli", *arguments], text=True, check=False, timeout=120, **options
-    )
-
-
 COMMANDS = [
     pytest.param(["probe", *["data:,x"] * 20], id="probe"),
     pytest.param(["fetch", *["data:,x"] * 20, "-o", "OUT"], id="fetch"),
     pytest.param(["render", "REQUEST", "--repeat", "3"], id="render"),
-    pytest.param(["demo", "--json"], id="demo"),
+    pytest.param(["demo", "PICTURE", "--json"], id="demo"),
 ]
 
 
+def words(command: list[str], folder: Path) -> list[str]:
+    """A command whose files are in a folder."""
+    request, picture = write(folder, body(data_url(make_image()))), folder / "picture.png"
+    picture.write_bytes(make_image(40, 30))
+    names = {"OUT": str(folder), "REQUEST": request, "PICTURE": str(picture)}
+    return [names.get(word, word) for word in command]
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_broken_pipe_is_quiet(command: list[str], tmp_path: Path) -> None:
-    names = {"OUT": str(tmp_path), "REQUEST": write(tmp_path, body(data_url(make_image())))}
+def test_a_broken_pipe_is_quiet(command: list[str], tmp_path: Path, programs: Programs) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = run_program(*(names.get(word, word) for word in command), stdout=writer, stderr=subprocess.PIPE)
+        done = programs.run("-m", "lazymedia.cli", *words(command, tmp_path), stdout=writer)
     finally:
         os.close(writer)
 
@@ -472,10 +474,11 @@ def test_a_broken_pipe_is_quiet(command: list[str], tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_output_on_a_full_disk_is_one_line_and_status_one(command: list[str], tmp_path: Path) -> None:
-    names = {"OUT": str(tmp_path), "REQUEST": write(tmp_path, body(data_url(make_image())))}
+def test_output_on_a_full_disk_is_one_line_and_status_one(
+    command: list[str], tmp_path: Path, programs: Programs
+) -> None:
     with Path("/dev/full").open("w") as full:
-        done = run_program(*(names.get(word, word) for word in command), stdout=full, stderr=subprocess.PIPE)
+        done = programs.run("-m", "lazymedia.cli", *words(command, tmp_path), stdout=full)
 
     assert (done.returncode, done.stderr) == (1, "error: the output cannot be written: No space left on device\n")
 
@@ -540,17 +543,17 @@ def test_names_of_files_send_nothing_to_the_terminal(
     assert capsys.readouterr().err.rstrip("\n").isprintable()
 
 
-def test_progress_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
+def test_progress_is_shown_on_a_terminal_only(programs: Programs) -> None:
     ours, theirs = os.openpty()
     with os.fdopen(theirs, "w") as terminal:
-        done = run_program("probe", "data:,x", "data:,y", stdout=subprocess.PIPE, stderr=terminal)
+        done = programs.run("-m", "lazymedia.cli", "probe", "data:,x", "data:,y", stderr=terminal)
     shown = os.read(ours, 10_000).decode()
     os.close(ours)
 
     assert done.returncode == 0
     assert [f"{n} of 2 fetched" in shown for n in range(3)] == [True] * 3
     assert shown.endswith("\r\x1b[K")
-    piped = run_program("probe", "data:,x", "data:,y", capture_output=True)
+    piped = programs.run("-m", "lazymedia.cli", "probe", "data:,x", "data:,y")
     assert (piped.stderr, piped.stdout) == ("", done.stdout)
 
 

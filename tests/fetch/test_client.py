@@ -25,6 +25,7 @@ from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.server import MediaServer, Request, Response
 
 LOOPBACK = ("127.0.0.0/8",)
+AT_ONCE = Limits(retry_backoff=0)
 IMAGE = RawBytesMediaIO("image", limits=Limits(max_image_bytes=1000))
 
 both = pytest.mark.parametrize("library", [httpx2, httpx], ids=["httpx2", "httpx"])
@@ -135,7 +136,7 @@ async def test_a_server_that_is_gone_is_an_upstream_failure(library: Any) -> Non
         pass
     async with (
         library.AsyncClient(trust_env=False) as client,
-        MediaConnector(client=client, trust_client=True, allowed_networks=LOOPBACK) as media,
+        MediaConnector(client=client, trust_client=True, allowed_networks=LOOPBACK, limits=AT_ONCE) as media,
     ):
         with pytest.raises(UpstreamError):
             await media.fetch_image(server.url("/a"), IMAGE)
@@ -209,6 +210,6 @@ async def test_a_length_that_a_mock_gets_wrong_is_noticed(library: Any) -> None:
         return library.Response(200, headers={"Content-Length": "100"}, stream=Short())
 
     client = library.AsyncClient(transport=library.MockTransport(answer))
-    async with MediaConnector(client=client, trust_client=True) as media:
+    async with MediaConnector(client=client, trust_client=True, limits=AT_ONCE) as media:
         with pytest.raises(UpstreamError, match="not as long"):
             await media.fetch_image("http://media.example/a", IMAGE)

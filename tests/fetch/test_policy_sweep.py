@@ -1,8 +1,8 @@
 """Every way to lead a fetch to every kind of address: what is dialled is inside the policy, in all of them.
 
 More than ten thousand combinations of address, form of URL, number of hops, port and time at which a name turns. The
-suite takes all that dial nothing and a part of the others; ``LAZYMEDIA_LONG_TESTS=1 pytest
-tests/fetch/test_policy_sweep.py`` takes all, in some minutes.
+suite takes a part of them, and on trio all that dial nothing, which are rejected before a loop does anything.
+``LAZYMEDIA_LONG_TESTS=1 pytest tests/fetch/test_policy_sweep.py`` takes all on both loops, in some minutes.
 """
 
 from __future__ import annotations
@@ -84,10 +84,11 @@ def test_there_are_enough_combinations() -> None:
     assert len(COMBINATIONS) > 10_000
 
 
-async def test_nothing_outside_the_policy_is_ever_dialled() -> None:
+async def test_nothing_outside_the_policy_is_ever_dialled(anyio_backend: tuple[str, object]) -> None:
     policy = AddressPolicy.of((), (80, 443))
     every = [Trap(*combination, f"t{number}.example") for number, combination in enumerate(COMBINATIONS)]
-    traps = [trap for number, trap in enumerate(every) if trap.is_silent or number % STRIDE == 0]
+    with_silent = anyio_backend[0] == "trio"
+    traps = [trap for number, trap in enumerate(every) if (with_silent and trap.is_silent) or number % STRIDE == 0]
     script = {trap.name: list(trap.lookups) for trap in traps}
 
     def lookup(host: str) -> Sequence[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import httpx2
 import pytest
 from hypothesis import example, given, settings
@@ -342,7 +344,10 @@ def test_a_redirect_is_held_against_the_rules_of_a_first_url(location: str, erro
 AUTHORITY = st.text(st.sampled_from("a.b-1270x:@[]%\\/?#eé。①\t _~"), max_size=20)
 
 
-@settings(derandomize=True, max_examples=2000, database=None)
+EXAMPLES = 2000 if os.environ.get("LAZYMEDIA_LONG_TESTS") else 400
+
+
+@settings(derandomize=True, max_examples=EXAMPLES, database=None)
 @given(AUTHORITY, st.text(st.sampled_from("/a?#%2Fé \\'|"), max_size=10))
 @example("example.com", "//other.com")
 def test_whatever_is_accepted_means_the_same_to_httpx2(authority: str, rest: str) -> None:

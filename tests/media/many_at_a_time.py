@@ -35,8 +35,10 @@ def frame_by_frame(function: Callable[..., T], *args: Any) -> T:
         return function(*args)
 
 
-def checks(clip: bytes) -> int:
-    """How often a decode could have been stopped: once for each call of FFmpeg's filter, or for each packet."""
+def load_and_count(clip: bytes) -> tuple[Any, int]:
+    """Mono samples, and how often the decode could have been stopped: once for each call of FFmpeg's filter, or for
+    each packet.
+    """
     calls = 0
 
     def check() -> None:
@@ -44,8 +46,8 @@ def checks(clip: bytes) -> int:
         calls += 1
 
     with stopping_when(check):
-        load(clip)
-    return calls
+        samples = load(clip)
+    return samples, calls
 
 
 def open_files() -> list[Path]:

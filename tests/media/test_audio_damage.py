@@ -7,7 +7,7 @@ import io
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -143,11 +143,18 @@ CUT: dict[str, bool] = {
 """Formats that yield what exists when they are cut, and whether they still say how long the whole was."""
 
 
+@cache
 def clip_of(what: str, seconds: float = 4) -> bytes:
     """Larger than what is decoded frame by frame for its size."""
     if what != "MP4, index first":
         return make_audio(seconds, 48_000, 2, format=what)
     return remuxed(make_audio(seconds, 48_000, 2, format="MP4"), movflags="faststart")
+
+
+@cache
+def samples_of(what: str) -> np.ndarray[Any, Any]:
+    """Of the whole clip of eight seconds."""
+    return decode(clip_of(what, 8))
 
 
 @pytest.mark.parametrize("backend", ["auto", "pyav", "torchcodec"])
@@ -158,8 +165,7 @@ def test_a_clip_that_is_cut_yields_what_exists_and_says_how_much_is_missing(
 ) -> None:
     if backend == "torchcodec":
         load_or_skip()
-    clip = clip_of(what, 8)
-    whole = decode(clip)
+    clip, whole = clip_of(what, 8), samples_of(what)
 
     reader = AudioMediaIO(audio_backend=backend)  # type: ignore[arg-type]  # from a table
     (samples, rate), info = reader.load_bytes_and_info(clip[: int(len(clip) * kept)])
@@ -180,8 +186,7 @@ def test_a_clip_that_is_cut_yields_what_exists_and_says_how_much_is_missing(
 @pytest.mark.parametrize("what", ["FLAC", "MP3", "MP4, index first", "M4A", "MKV", "OGG", "OPUS", "OGA", "AAC", "TS"])
 def test_damage_costs_what_is_damaged_and_nothing_behind_it(what: str, where: float) -> None:
     """Four thousand bytes that are no sound."""
-    clip = clip_of(what, 8)
-    whole = decode(clip)
+    clip, whole = clip_of(what, 8), samples_of(what)
     at = int(len(clip) * where)
     damaged = clip[:at] + random.Random(0).randbytes(4_000) + clip[at + 4_000 :]
 
@@ -207,11 +212,7 @@ def test_damage_costs_what_is_damaged_and_nothing_behind_it(what: str, where: fl
 
 
 SOUND: dict[str, Callable[[], bytes]] = {
-    **{
-        format_: partial(make_audio, 2, 48_000, 2, format=format_)
-        for format_ in (*CUT, "M4A", "MP4", "MOV")
-        if "," not in format_
-    },
+    **{format_: partial(clip_of, format_, 2) for format_ in (*CUT, "M4A", "MP4", "MOV") if "," not in format_},
     "a film": partial(make_video_of, 60, audio=True),
     "a film in Matroska": partial(make_video_of, 60, container="mkv", audio=True),
     "a film in a transport stream": partial(make_video_of, 60, container="ts", audio=True),
@@ -232,8 +233,9 @@ SOUND: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("what", SOUND)
 def test_a_sound_clip_has_lost_nothing(what: str) -> None:
+    clip = SOUND[what]()
     for backend in ("auto", "pyav"):
-        ref = AudioMediaIO(audio_backend=backend).load_bytes_ref(SOUND[what]())
+        ref = AudioMediaIO(audio_backend=backend).load_bytes_ref(clip)
         before = ref.outline()
         assert before is not None
         assert (before.lost_samples, before.errors) == (None, None)
@@ -299,7 +301,7 @@ def test_a_damaged_clip_prints_nothing(capfd: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize("format_", ["MP3", "MPEG", "AAC", "TS", "OGG", "OPUS", "M4A", "FLAC"])
 def test_no_library_prints_what_it_finds_wrong(format_: str, capfd: pytest.CaptureFixture[str]) -> None:
     """One printed 40,000 lines for a megabyte and a half."""
-    clip = bytearray(make_audio(30, 48_000, 2, format=format_))
+    clip = bytearray(clip_of(format_, 8))
     for at in range(2_000, len(clip), 700):
         clip[at : at + 9] = bytes(range(9))
     with contextlib.suppress(UnprocessableMediaError):

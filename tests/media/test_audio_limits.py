@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tracemalloc
 from collections.abc import Callable
+from functools import cache
 
 import av.logging
 import numpy as np
@@ -146,6 +147,11 @@ def test_a_decode_stops_between_two_blocks_when_it_is_no_longer_wanted(format_: 
     assert check.calls == 4
 
 
+@cache
+def minute(format_: str) -> bytes:
+    return make_audio(60, 44_100, 2, format=format_)
+
+
 def decode(reader: AudioMediaIO, clip: bytes) -> int:
     return reader.load_bytes(clip)[0].nbytes
 
@@ -165,7 +171,7 @@ def test_memory_peaks_at_the_result_and_a_few_mebibytes(
     format_: str, how: Callable[[AudioMediaIO, bytes], int]
 ) -> None:
     """Resident memory, as the kernel counts it: room that is never written to is no memory."""
-    clip = make_audio(60, 44_100, 2, format=format_)
+    clip = minute(format_)
     reader = AudioMediaIO()
     how(reader, make_audio(2, 44_100, 2, format=format_))
     try:

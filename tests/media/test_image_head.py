@@ -15,7 +15,7 @@ from lazymedia.testing.media import make_image
 
 KINDS = ("JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP", "TIFF")
 EVERY = (*Limits().image_formats, "TIFF")
-WIDTH, HEIGHT = 96, 64
+WIDTH, HEIGHT = 48, 32
 
 
 def payload(kind: str) -> bytes:

@@ -128,11 +128,15 @@ CROPS = [
 
 
 @cache
-def cropped(codec: str, crop: str, muxer: str) -> bytes:
+def whole(codec: str) -> bytes:
     options = {"x265-params": videos.X265} if codec == "libx265" else {}
-    clip = make_video(6, width=128, height=64, codec=codec, b_frames=0, options=options)
+    return make_video(6, width=128, height=64, codec=codec, b_frames=0, options=options)
+
+
+@cache
+def cropped(codec: str, crop: str, muxer: str) -> bytes:
     buffer = io.BytesIO()
-    with av.open(io.BytesIO(clip), "r") as source, av.open(buffer, "w", format=muxer) as target:
+    with av.open(io.BytesIO(whole(codec)), "r") as source, av.open(buffer, "w", format=muxer) as target:
         stream = source.streams.video[0]
         copy = target.add_stream_from_template(stream)
         name = "hevc_metadata" if codec == "libx265" else "h264_metadata"

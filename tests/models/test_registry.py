@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -92,27 +93,47 @@ def test_a_folder_without_a_processor_is_refused_as_transformers_does_it(tmp_pat
 
 
 NO_NETWORK = """
-import socket, sys
+import json, socket, sys
+tried = []
 def refused(*args, **kwargs):
-    print("network")
+    tried.append(args)
     raise OSError("no network here")
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refused
 from lazymedia.models import processing_info
-try:
-    print(type(processing_info(sys.argv[1])).__name__)
-except Exception as exc:
-    print(type(exc).__name__, exc)
+def outcome(name):
+    try:
+        return type(processing_info(name)).__name__
+    except Exception as exc:
+        return f"{type(exc).__name__} {exc}"
+found = {name: outcome(name) for name in sys.argv[1:]}
+assert not tried, tried
+print(json.dumps(found))
 """
 
+CACHED: dict[str, tuple[str, ...]] = {
+    "org/whole": (),
+    "org/tokenizer": ("tokenizer.json", "tokenizer_config.json"),
+    "org/config": ("processor_config.json",),
+    "org/empty": ("none",),
+}
+"""The files of a processor that a cache has; all where none is named."""
 
-def by_name(name: str, cache: Path) -> str:
-    """What comes of a name, in a process whose Hugging Face cache is a folder and whose network fails."""
+MISSING = ("org/other", "other")
+
+
+@pytest.fixture(scope="module")
+def by_name(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What comes of names, in a process whose Hugging Face cache is a folder and whose network fails."""
+    cache = tmp_path_factory.mktemp("cache")
+    for name, files in CACHED.items():
+        keep(cache, name, *files)
     environ = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "TRANSFORMERS_"))}
     environ |= {"HF_HOME": str(cache), "HF_HUB_CACHE": str(cache)}
-    found = subprocess.run(
-        [sys.executable, "-c", NO_NETWORK, name], capture_output=True, text=True, check=False, env=environ, cwd=cache
-    )
-    return found.stdout.strip() or found.stderr
+    command = [sys.executable, "-c", NO_NETWORK, *CACHED, *MISSING]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ, cwd=cache)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
 
 
 def keep(cache: Path, name: str, *files: str) -> None:
@@ -126,27 +147,20 @@ def keep(cache: Path, name: str, *files: str) -> None:
             path.unlink()
 
 
-def test_a_name_is_looked_up_in_the_local_cache_and_nowhere_else(tmp_path: Path) -> None:
-    keep(tmp_path, "org/name")
-
-    assert by_name("org/name", tmp_path) == "LlavaInfo"
+def test_a_name_is_looked_up_in_the_local_cache_and_nowhere_else(by_name: dict[str, str]) -> None:
+    assert by_name["org/whole"] == "LlavaInfo"
 
 
-@pytest.mark.parametrize("name", ["org/other", "other"])
-def test_a_name_that_the_cache_does_not_hold_is_no_download(name: str, tmp_path: Path) -> None:
-    keep(tmp_path, "org/name")
-    found = by_name(name, tmp_path)
-
-    assert found.startswith("FileNotFoundError ")
-    assert f"nothing is downloaded here: run `hf download {name}` first" in found
-    assert "connection" not in found
+@pytest.mark.parametrize("name", MISSING)
+def test_a_name_that_the_cache_does_not_hold_is_no_download(name: str, by_name: dict[str, str]) -> None:
+    assert by_name[name].startswith("FileNotFoundError ")
+    assert f"nothing is downloaded here: run `hf download {name}` first" in by_name[name]
+    assert "connection" not in by_name[name]
 
 
-@pytest.mark.parametrize("files", [("tokenizer.json", "tokenizer_config.json"), ("processor_config.json",), ("none",)])
-def test_a_processor_of_which_some_files_are_cached_is_no_download(files: tuple[str, ...], tmp_path: Path) -> None:
-    keep(tmp_path, "org/name", *files)
-
-    assert "run `hf download org/name` first" in by_name("org/name", tmp_path)
+@pytest.mark.parametrize("name", [name for name, files in CACHED.items() if files])
+def test_a_processor_of_which_some_files_are_cached_is_no_download(name: str, by_name: dict[str, str]) -> None:
+    assert f"run `hf download {name}` first" in by_name[name]
 
 
 @pytest.mark.parametrize("path", ["./folder", "/no/such/folder", "a/b/c", "~/folder", ""])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 from typing import Any
 
@@ -112,6 +112,11 @@ async def opened(
     async with Watched(info or WatchedInfo(hf_processor(), return_tensors="np"), cache=cache, **options) as processor:
         yield processor
         assert_quiet(processor)
+
+
+def caching(**options: Any) -> AbstractAsyncContextManager[Watched]:
+    """The same, with a cache of its own that has room for everything."""
+    return opened(cache=ProcessorCache(1 << 30), **options)
 
 
 def refs(io: MediaIO[Any], count: int, first: int = 0) -> list[MediaRef[Any]]:

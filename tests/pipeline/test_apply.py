@@ -20,6 +20,7 @@ from lazymedia.testing.media import make_image
 from tests.pipeline.support import (
     Cache,
     WatchedInfo,
+    caching,
     hf_processor,
     open_gated,
     opened,
@@ -34,7 +35,7 @@ from tests.pipeline.support import (
 async def test_a_second_request_with_the_same_pictures_decodes_and_processes_nothing() -> None:
     decoder = CountingMediaIO(ImageMediaIO())
     payloads = [make_image(40, 30, seed=seed) for seed in range(3)]
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         cold = await processor.apply(request(processor, [decoder.load_bytes_ref(payload) for payload in payloads]))
         counts = decoder.calls, processor.info.processed
         hot = await processor.apply(request(processor, [decoder.load_bytes_ref(payload) for payload in payloads]))
@@ -51,7 +52,7 @@ async def test_hits_and_misses_together_equal_one_call_of_the_processor(tensors:
     payloads = [make_image(40 + seed, 30, seed=seed) for seed in range(4)]
     decoder = ImageMediaIO()
     info = processing_info(hf_processor(), return_tensors=tensors)
-    async with opened(cache=ProcessorCache(1 << 30), info=info) as processor:
+    async with caching(info=info) as processor:
         await processor.apply(request(processor, [decoder.load_bytes_ref(payloads[n]) for n in (1, 3)]))
         mixed = await processor.apply(request(processor, [decoder.load_bytes_ref(payloads[n]) for n in (0, 1, 2, 1)]))
         whole = hf_processor()(
@@ -63,16 +64,6 @@ async def test_hits_and_misses_together_equal_one_call_of_the_processor(tensors:
     assert merged.keys() == whole.keys()
     assert all(np.array_equal(np.asarray(merged[name]), np.asarray(whole[name])) for name in whole)
     assert mixed.prompt_token_ids == whole["input_ids"][0].tolist()
-
-
-async def test_equal_items_of_one_request_are_decoded_and_processed_once() -> None:
-    decoder = open_gated()
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
-        result = await processor.apply(request(processor, [decoder.load_bytes_ref(b"same") for _ in range(4)]))
-
-        assert (decoder.calls, processor.info.processed) == (1, 1)
-        assert len(set(result.mm_hashes["image"])) == 1
-        assert len(pixels(result)) == 4
 
 
 @pytest.mark.parametrize("how", ["no cache", "skip_mm_cache"])
@@ -101,7 +92,7 @@ async def test_an_item_larger_than_the_cache_is_served_uncached() -> None:
 
 
 async def test_a_request_without_media() -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         result = await processor.apply(processor.make_inputs("USER: hello", {}))
 
         assert result.prompt_token_ids == hf_processor().tokenizer("USER: hello")["input_ids"]
@@ -109,7 +100,7 @@ async def test_a_request_without_media() -> None:
 
 
 async def test_media_that_came_decoded_are_hashed_by_what_they_hold() -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         first = await processor.apply(request(processor, [picture(1), np.asarray(picture(2))]))
         second = await processor.apply(request(processor, [picture(1), np.asarray(picture(2)), picture(3)]))
 
@@ -119,7 +110,7 @@ async def test_media_that_came_decoded_are_hashed_by_what_they_hold() -> None:
 
 async def test_payloads_are_released_and_the_callers_references_are_not() -> None:
     decoder = open_gated()
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         mine = refs(decoder, 3)
         async with processor.open_apply(request(processor, mine)) as state:
             forks = state.inputs.mm_data_items["image"].get_all_raw()
@@ -143,7 +134,7 @@ async def test_placeholders_say_where_each_items_tokens_stand() -> None:
 
 
 async def test_timings_name_the_stages() -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         result = await processor.apply(request(processor, refs(open_gated(), 1)))
 
         stages = {
@@ -158,7 +149,7 @@ async def test_timings_name_the_stages() -> None:
 
 
 async def test_nothing_that_was_handed_out_can_be_written_to() -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         result = await processor.apply(request(processor, [picture(1)]))
         held = (result.mm_placeholders["image"][0].is_embed, pixels(result)[0])
         for array in held:
@@ -173,7 +164,7 @@ async def test_nothing_that_was_handed_out_can_be_written_to() -> None:
 
 async def test_results_are_handed_over_in_the_order_of_the_commits() -> None:
     outbox: list[MultiModalInputs] = []
-    async with opened(cache=ProcessorCache(1 << 30), on_commit=outbox.append) as processor:
+    async with caching(on_commit=outbox.append) as processor:
         results = [await processor.apply(request(processor, [picture(n)])) for n in range(3)]
 
     assert [handed.mm_hashes for handed in outbox] == [result.mm_hashes for result in results]
@@ -200,7 +191,7 @@ async def test_when_the_receiver_fails_nothing_of_the_request_stays_in_the_cache
 
 
 async def test_another_processors_inputs_are_refused() -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as mine, opened(cache=ProcessorCache(1 << 30)) as other:
+    async with caching() as mine, caching() as other:
         with pytest.raises(ValueError, match="another processor"):
             await mine.apply(request(other, [picture(1)]))
 

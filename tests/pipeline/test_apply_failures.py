@@ -25,7 +25,18 @@ from lazymedia.media.ref import MediaRef
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.testing.decoders import CountingMediaIO, FailingMediaIO, GatedMediaIO
 from lazymedia.testing.media import make_image
-from tests.pipeline.support import Cache, WatchedInfo, hf_processor, open_gated, opened, picture, prompt, refs, request
+from tests.pipeline.support import (
+    Cache,
+    WatchedInfo,
+    caching,
+    hf_processor,
+    open_gated,
+    opened,
+    picture,
+    prompt,
+    refs,
+    request,
+)
 
 
 async def test_two_failures_that_end_in_reverse_order_name_the_first_after_both_have_ended() -> None:
@@ -40,7 +51,7 @@ async def test_two_failures_that_end_in_reverse_order_name_the_first_after_both_
     quick = FailingMediaIO(fail_first)
     fine = open_gated(settings={"n": 2})
     items = [*refs(fine, 2), slow.load_bytes_ref(b"a"), *refs(fine, 2, 2), quick.load_bytes_ref(b"b")]
-    async with opened(cache=ProcessorCache(1 << 30), decode_workers=8) as processor:
+    async with caching(decode_workers=8) as processor:
         with pytest.raises(UnprocessableMediaError, match="slow") as caught:
             await processor.apply(request(processor, items))
 
@@ -51,7 +62,7 @@ async def test_two_failures_that_end_in_reverse_order_name_the_first_after_both_
 
 async def test_the_index_is_that_of_the_whole_request_and_not_of_its_misses() -> None:
     good, bad = open_gated(), FailingMediaIO(ValueError("broken"))
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         await processor.apply(request(processor, refs(good, 3)))
         with pytest.raises(UnprocessableMediaError, match="image at index 3") as caught:
             await processor.apply(request(processor, [*refs(good, 3), bad.load_bytes_ref(b"x"), *refs(good, 1, 9)]))
@@ -85,7 +96,7 @@ async def test_a_failed_request_leaves_nothing_in_the_cache() -> None:
     ],
 )
 async def test_only_the_media_are_the_clients_fault(raised: BaseException, told: type[Exception]) -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         with pytest.raises(told) as caught:
             await processor.apply(request(processor, refs(FailingMediaIO(raised), 1)))
 
@@ -137,7 +148,7 @@ async def test_a_failure_of_the_processor_itself_passes_as_it_is() -> None:
         raise NotImplementedError("out of order")
 
     info.fail = fail
-    async with opened(cache=ProcessorCache(1 << 30), info=info) as processor:
+    async with caching(info=info) as processor:
         with pytest.raises(NotImplementedError, match="out of order"):
             await processor.apply(request(processor, [picture(1)]))
 
@@ -163,7 +174,7 @@ async def test_media_that_would_not_fit_together_are_refused_before_any_is_decod
     payload = [make_image(100, 100, seed=seed) for seed in range(3)]
     size = decoder.load_bytes_ref(payload[0]).decoded_bytes
     assert size is not None
-    async with opened(cache=ProcessorCache(1 << 30), limits=Limits(max_request_decoded_bytes=2 * size)) as processor:
+    async with caching(limits=Limits(max_request_decoded_bytes=2 * size)) as processor:
         await processor.apply(request(processor, [decoder.load_bytes_ref(data) for data in payload[:2]]))
         await processor.apply(request(processor, [decoder.load_bytes_ref(data) for data in payload]))
         processor.cache.clear()  # type: ignore[union-attr]  # it has one
@@ -214,9 +225,7 @@ async def test_pictures_that_came_opened_are_judged_before_they_are_read(with_ca
 async def test_what_a_request_becomes_is_bounded_too() -> None:
     """Small pictures become as large as a request's options say."""
     limits = Limits(max_request_processed_bytes=3 << 20)
-    async with opened(
-        cache=ProcessorCache(1 << 30), info=WatchedInfo(hf_processor(), limits=limits), limits=limits
-    ) as processor:
+    async with caching(info=WatchedInfo(hf_processor(), limits=limits), limits=limits) as processor:
         with pytest.raises(UnprocessableMediaError, match="image at index 2"):
             await processor.apply(request(processor, [picture(number) for number in range(6)]))
 

@@ -17,6 +17,7 @@ from lazymedia.testing.media import make_image
 from tests.pipeline.support import (
     Cache,
     WatchedInfo,
+    caching,
     hf_processor,
     open_gated,
     opened,
@@ -32,7 +33,7 @@ from tests.pipeline.support import (
 
 async def test_an_item_named_by_uuid_alone_is_taken_from_the_cache() -> None:
     decoder = open_gated()
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         first = await processor.apply(request(processor, refs(decoder, 1), mm_uuids={"image": ["cat"]}))
         second = await processor.apply(request(processor, [None], mm_uuids={"image": ["cat"]}))
 
@@ -51,7 +52,7 @@ async def test_an_item_named_by_uuid_alone_is_taken_from_the_cache() -> None:
 )
 async def test_a_uuid_is_scoped_by_everything_that_changes_the_output(change: dict[str, Any]) -> None:
     options: dict[str, Any] = {"mm_uuids": {"image": ["cat"]}, "cache_scope": "tenant"}
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         first = await processor.apply(request(processor, refs(open_gated(), 1), **options))
         with pytest.raises(CacheMissError) as caught:
             await processor.apply(request(processor, [None], **{**options, **change}))
@@ -61,7 +62,7 @@ async def test_a_uuid_is_scoped_by_everything_that_changes_the_output(change: di
 
 
 async def test_every_missing_hash_is_told_at_once() -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         with pytest.raises(CacheMissError) as caught:
             await processor.apply(request(processor, [None, picture(1), None], mm_uuids={"image": ["a", None, "b"]}))
 
@@ -70,7 +71,7 @@ async def test_every_missing_hash_is_told_at_once() -> None:
 
 async def test_an_item_without_media_is_stood_for_by_its_equal_that_has_some() -> None:
     decoder = open_gated()
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         result = await processor.apply(
             request(processor, [None, *refs(decoder, 1)], mm_uuids={"image": ["same", "same"]})
         )
@@ -80,7 +81,7 @@ async def test_an_item_without_media_is_stood_for_by_its_equal_that_has_some() -
 
 async def test_a_uuid_never_meets_a_content_key() -> None:
     decoder = open_gated()
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         ref = refs(decoder, 1)[0]
         content = await processor.apply(request(processor, [ref]))
         for uuid in (content.mm_hashes["image"][0], ref.key.hex()):
@@ -130,7 +131,7 @@ async def test_uuids_that_do_not_match_the_items_are_refused(uuids: Any) -> None
     ids=str,
 )
 async def test_none_means_no_uuids(uuids: Any) -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         plain = await processor.apply(request(processor, [picture(1), picture(2)]))
         result = await processor.apply(request(processor, [picture(1), picture(2)], mm_uuids=uuids))
 
@@ -140,7 +141,7 @@ async def test_none_means_no_uuids(uuids: Any) -> None:
 async def test_none_means_no_options_either() -> None:
     options = {"media_io_kwargs": {"image": None}, "mm_processor_kwargs": {"images_kwargs": None}}
     uuids = {"mm_uuids": {"image": ["cat"]}}
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         plain = await processor.apply(request(processor, [picture(1)], **uuids))
         result = await processor.apply(request(processor, [picture(1)], **uuids, media_io_kwargs={"image": None}))
         await processor.apply(request(processor, [picture(1)], **options))
@@ -151,7 +152,7 @@ async def test_none_means_no_options_either() -> None:
 
 @pytest.mark.parametrize("selected", [[2], [0, 2], [1, 2], [2, 2]])
 async def test_a_gap_in_a_selection_is_reported_where_it_was_in_the_request(selected: list[int]) -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         whole = request(processor, [picture(1), picture(2), None], mm_uuids={"image": [None, None, "gone"]})
         items = MultiModalDataItems({"image": whole.mm_data_items["image"].select(selected)})
         text = prompt(len(selected))
@@ -167,7 +168,7 @@ async def test_a_gap_in_a_selection_is_reported_where_it_was_in_the_request(sele
 
 
 async def test_an_item_with_neither_media_nor_uuid_is_refused() -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         with pytest.raises(BadRequestError, match="index 1 has neither"):
             await processor.apply(request(processor, [picture(1), None]))
 
@@ -176,7 +177,7 @@ async def test_an_item_with_neither_media_nor_uuid_is_refused() -> None:
 
 
 async def test_options_of_the_processor_separate_entries_and_those_of_other_modalities_do_not() -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         plain = request(processor, [picture(1)])
         hashes = [
             inputs.get_mm_hashes(processor.model_id)["image"][0]
@@ -195,7 +196,7 @@ async def test_options_of_the_processor_separate_entries_and_those_of_other_moda
 
 
 async def test_decode_options_are_counted_once_for_references_and_beside_content_that_is_none() -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         options = {"image": {"image_mode": "L"}}
         ref = ImageMediaIO().load_bytes_ref(make_image())
 

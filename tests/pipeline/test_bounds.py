@@ -22,7 +22,18 @@ from lazymedia.processing import MultiModalInputs, ProcessorInputs
 from lazymedia.testing.decoders import CountingMediaIO
 from lazymedia.testing.media import make_image
 from lazymedia.testing.processors import families, make_processor
-from tests.pipeline.support import Cache, WatchedInfo, hf_processor, open_gated, opened, picture, prompt, refs, request
+from tests.pipeline.support import (
+    Cache,
+    WatchedInfo,
+    caching,
+    hf_processor,
+    open_gated,
+    opened,
+    picture,
+    prompt,
+    refs,
+    request,
+)
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP")
 HALF = Limits().max_request_processor_pixels // 2
@@ -94,7 +105,7 @@ async def test_equal_pictures_count_once_and_cached_ones_not_at_all() -> None:
     one = 336 * 336
     options: dict[str, Any] = {"limits": Limits(max_request_processor_pixels=int(2.5 * one))}
     pictures = [Image.new("RGB", (336, 336), (seed, 0, 0)) for seed in range(4)]
-    async with opened(cache=ProcessorCache(1 << 30), **options) as processor:
+    async with caching(**options) as processor:
         await processor.apply(request(processor, [pictures[0]] * 5))
         await processor.apply(request(processor, pictures[1:3]))
         await processor.apply(request(processor, pictures))
@@ -108,7 +119,7 @@ async def test_a_decode_that_no_header_announced_is_checked_before_processing() 
     """A decoder of somebody's own tells nothing before it has decoded."""
     decoder = open_gated()
     decoder._result = Image.new("RGB", (804, 4))
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         with pytest.raises(UnprocessableMediaError, match="804 x 4 is too long") as caught:
             await processor.apply(request(processor, refs(decoder, 1)))
 
@@ -139,7 +150,7 @@ async def test_the_bounds_hold_before_the_decodes_of_an_overridden_method(overri
 )
 async def test_a_long_prompt_is_refused_before_any_decode(text: str) -> None:
     decoder = CountingMediaIO(ImageMediaIO())
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         with pytest.raises(PayloadTooLargeError, match=r"a prompt of \d+ characters is too long: 524288"):
             await processor.apply(
                 processor.make_inputs(prompt(1) + text, {"image": decoder.load_bytes_ref(make_image(8, 8))})

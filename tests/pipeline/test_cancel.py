@@ -22,7 +22,7 @@ from lazymedia.processing import MultiModalInputs
 from lazymedia.testing.decoders import GatedMediaIO
 from lazymedia.testing.quiet import assert_quiet, native_cancel
 from tests.pipeline.cancelling import ASYNCIO_ONLY, Moment, running, some_ticks, ways
-from tests.pipeline.support import GatedCache, open_gated, opened, picture, reached, refs, request
+from tests.pipeline.support import GatedCache, caching, open_gated, opened, picture, reached, refs, request
 
 # --- the first test: a phase is never left running alone --------------------------------------------------------------
 
@@ -112,7 +112,7 @@ async def pixels_after(processor: MultiModalProcessor, moment: Moment) -> Any:
 async def test_a_request_cancelled_while_it_drains_still_drains(times: int, anyio_backend: tuple[str, object]) -> None:
     for native in ways(anyio_backend):
         io: GatedMediaIO[Any] = GatedMediaIO(picture(1))
-        async with opened(cache=ProcessorCache(1 << 30)) as processor:
+        async with caching() as processor:
             left = anyio.Event()
             forks: list[MediaRef[Any]] = []
 

@@ -19,6 +19,7 @@ from tests.pipeline.support import (
     Cache,
     Gate,
     WatchedInfo,
+    caching,
     hf_processor,
     open_gated,
     opened,
@@ -66,7 +67,7 @@ async def test_leaving_early_decodes_nothing_that_has_not_begun(how: str) -> Non
 
 async def test_a_reference_that_two_requests_share_survives_the_cancellation_of_one() -> None:
     io: GatedMediaIO[Any] = GatedMediaIO(picture(1), stoppable=True)
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         shared = refs(io, 1)
         results = []
 

@@ -12,7 +12,7 @@ from lazymedia.cache import ProcessorCache
 from lazymedia.errors import CacheMissError, UnprocessableMediaError
 from lazymedia.processing import MultiModalInputs
 from lazymedia.testing.decoders import FailingMediaIO, GatedMediaIO
-from tests.pipeline.support import Cache, open_gated, opened, picture, reached, refs, request
+from tests.pipeline.support import Cache, caching, open_gated, opened, picture, reached, refs, request
 
 
 def first_pixels(result: MultiModalInputs) -> Any:
@@ -23,7 +23,7 @@ def first_pixels(result: MultiModalInputs) -> Any:
 
 async def test_a_miss_that_became_a_hit_is_not_processed_a_second_time() -> None:
     io = open_gated()
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         async with processor.open_apply(request(processor, refs(io, 1))) as state:
             await state.phase1()
             await state.wait_decodes()
@@ -168,7 +168,7 @@ async def test_an_item_without_media_that_was_invalidated_meanwhile_is_a_miss() 
 
 async def test_requests_interleave_between_their_phases() -> None:
     io = open_gated()
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         async with processor.open_apply(request(processor, refs(io, 1))) as first:
             await first.phase1()
             async with processor.open_apply(request(processor, refs(io, 1, first=1))) as second:

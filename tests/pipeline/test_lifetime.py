@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from lazymedia.cache import ProcessorCache
 from lazymedia.errors import OverloadedError
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.testing.decoders import GatedMediaIO
@@ -24,6 +19,7 @@ from tests.pipeline.support import (
     WAIT,
     GatedCache,
     WatchedInfo,
+    caching,
     hf_processor,
     open_gated,
     opened,
@@ -32,9 +28,8 @@ from tests.pipeline.support import (
     refs,
     request,
 )
+from tests.programs import Programs
 
-ROOT = Path(__file__).parents[2]
-SOURCE = {**os.environ, "PYTHONPATH": str(ROOT)}
 ASYNCIO_ONLY = pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": True})], ids=["asyncio"])
 
 
@@ -82,7 +77,7 @@ async def test_a_request_waits_for_the_warm_up_and_is_never_beside_it() -> None:
 
 
 async def test_a_warm_up_can_be_awaited_and_keeps_nothing() -> None:
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         await processor.warm_up()
 
         assert processor.info.processed == 1
@@ -277,7 +272,7 @@ async def test_a_request_in_the_owners_own_block_is_closed_before_the_owner() ->
 
 async def test_a_foreign_thread_shares_limiter_and_cache() -> None:
     io = open_gated()
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         results: list[Any] = []
         inputs = request(processor, refs(io, 1))
         thread = threading.Thread(target=lambda: results.append(processor.apply_blocking(inputs)))
@@ -370,10 +365,8 @@ print(told)
 """
 
 
-def test_no_class_of_a_dying_loop_reaches_a_blocked_thread() -> None:
+def test_no_class_of_a_dying_loop_reaches_a_blocked_thread(programs: Programs) -> None:
     """On trio no task outlives the run's own, so only asyncio can die under a blocked thread."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False, env=SOURCE
-    )
+    done = programs.run("-c", PROGRAM, timeout=60)
 
     assert done.stdout.strip().splitlines()[-1:] == ["['OverloadedError']"], done.stderr

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from lazymedia.cache import ProcessorCache
 from lazymedia.media.audio import AudioMediaIO, resample
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.stopping import DecodeStopped, checkpoint
@@ -25,7 +24,7 @@ from lazymedia.testing.quiet import assert_quiet
 from lazymedia.testing.video import make_video
 from tests.pipeline.cancelling import running, some_ticks, ways
 from tests.pipeline.clips import as_picture, picture_ref
-from tests.pipeline.support import WAIT, hf_processor, opened, reached, request
+from tests.pipeline.support import WAIT, caching, hf_processor, reached, request
 
 MEDIA = "lazymedia.media."
 
@@ -162,7 +161,7 @@ async def test_a_decode_is_stopped_where_it_is_and_its_bytes_are_freed(
         payload.freed = freed = threading.Event()
         ref = case.ref(payload)
         gate = Gate(case.at, case.threads)
-        async with opened(cache=ProcessorCache(1 << 30)) as processor:
+        async with caching() as processor:
             with monkeypatch.context() as patch:
                 patch.setattr(import_module(MEDIA + case.place), "checkpoint", gate)
 
@@ -199,7 +198,7 @@ async def test_the_next_request_for_what_was_cancelled_decodes_all_of_it(
     expected = case.ref(payload).decode()
     native = ways(anyio_backend)[0]
     ref, gate = case.ref(payload), Gate(case.at, case.threads)
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         with monkeypatch.context() as patch:
             patch.setattr(import_module(MEDIA + case.place), "checkpoint", gate)
 

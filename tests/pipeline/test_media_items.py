@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazymedia.cache import ProcessorCache
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.audio import AudioMediaIO, resample
@@ -21,7 +20,7 @@ from lazymedia.testing.video import make_video
 from tests.media import odd_clips
 from tests.media.audio_clips import wav
 from tests.pipeline.clips import as_picture, picture_ref
-from tests.pipeline.support import opened, picture, request
+from tests.pipeline.support import caching, picture, request
 
 HALF_A_MINUTE = AudioMediaIO(limits=Limits(max_audio_seconds=30))
 
@@ -57,7 +56,7 @@ async def test_a_bad_clip_is_its_own_requests_fault_by_its_place_and_the_next_re
     """Engines were taken down by one; clients were told of a fault of the server's."""
     decoder, make = BAD[what]
     bad = make()
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         good = picture_ref(VideoMediaIO(num_frames=2), make_video(3))
         for _ in range(2):  # and nothing of it is kept
             with pytest.raises(UnprocessableMediaError) as caught:
@@ -104,7 +103,7 @@ async def test_one_clip_under_other_settings_is_another_item_and_under_the_same_
     what: str,
 ) -> None:
     one, other = SETTINGS[what]
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         miss = await processor.apply(request(processor, [one()]))
         second = await processor.apply(request(processor, [other()]))
         again = one()

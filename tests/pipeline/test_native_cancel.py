@@ -221,6 +221,30 @@ async def a_download_whose_last_waiter_leaves() -> AsyncIterator[Scene]:
         yield Scene(host, ready, waiter.cancel)
 
 
+class Caller:
+    """A task that calls something; how often it had been cancelled when the cancellation arrived."""
+
+    def __init__(self, call: Callable[[], Awaitable[object]]) -> None:
+        self._call = call
+        self._counts: list[int] = []
+        self._went_on = False
+        self.task = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        try:
+            await self._call()
+            self._went_on = True
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            self._counts.append(task.cancelling())
+            raise
+
+    def assert_cancelled(self, *where: object) -> None:
+        assert self.task.cancelled(), (where, self.task.exception())
+        assert (self._counts, self._went_on) == ([1], False), where
+
+
 SCENES = [
     a_child_cancelled_on_its_own,
     a_deadline_inside_a_child,
@@ -239,39 +263,26 @@ async def test_a_deadline_that_ends_while_a_cancelled_task_drains_does_not_repla
     make: Callable[[], Any], first: str, anyio_backend: object
 ) -> None:
     async with make() as scene:
-        counts: list[int] = []
-        deadlines: list[asyncio.Timeout] = []
-        went_on = False
+        deadline = asyncio.timeout(None)
 
-        async def caller() -> None:
-            nonlocal went_on
-            try:
-                async with asyncio.timeout(None) as deadline:
-                    deadlines.append(deadline)
-                    await scene.host()
-                went_on = True
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                assert task is not None
-                counts.append(task.cancelling())
-                raise
+        async def call() -> None:
+            async with deadline:
+                await scene.host()
 
-        task = asyncio.ensure_future(caller())
+        caller = Caller(call)
         with anyio.fail_after(WAIT):
             await scene.is_ready()
         if first == "the children":
             scene.also()
-        task.cancel()
+        caller.task.cancel()
         if first == "the task":
             scene.also()
-        asyncio.get_running_loop().call_soon(deadlines[0].reschedule, asyncio.get_running_loop().time())
+        asyncio.get_running_loop().call_soon(deadline.reschedule, asyncio.get_running_loop().time())
         await some_ticks()
         scene.go_on()
-        await asyncio.wait([task])
+        await asyncio.wait([caller.task])
 
-        assert task.cancelled(), task.exception()
-        assert counts == [1]
-        assert not went_on
+        caller.assert_cancelled()
 
 
 @ASYNCIO_ONLY
@@ -282,41 +293,29 @@ async def test_a_scope_of_the_callers_does_not_swallow_a_cancellation_from_outsi
 ) -> None:
     """The scope is cancelled so many ticks of the loop before or after the task."""
     async with make() as scene:
-        counts: list[int] = []
         scope = anyio.CancelScope()
-        went_on = False
 
-        async def caller() -> None:
-            nonlocal went_on
-            try:
-                with scope:
-                    await scene.host()
-                went_on = True
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                assert task is not None
-                counts.append(task.cancelling())
-                raise
+        async def call() -> None:
+            with scope:
+                await scene.host()
 
-        task = asyncio.ensure_future(caller())
+        caller = Caller(call)
         with anyio.fail_after(WAIT):
             await scene.is_ready()
         scene.also()
         if ticks < 0:
             scope.cancel()
             await some_asyncio_ticks(-ticks - 1)
-        was_running = task.cancel()
+        was_running = caller.task.cancel()
         if ticks >= 0:
             await some_asyncio_ticks(ticks)
             scope.cancel()
         await some_asyncio_ticks(3)
         scene.go_on()
-        await asyncio.wait([task])
+        await asyncio.wait([caller.task])
 
         if was_running:
-            assert task.cancelled(), task.exception()
-            assert counts == [1]
-            assert not went_on
+            caller.assert_cancelled()
 
 
 async def some_asyncio_ticks(count: int) -> None:
@@ -335,28 +334,22 @@ async def test_a_request_cancelled_twice_at_any_tick_is_cancelled(anyio_backend:
         for after in range(1, 40, 3):
             for apart in range(-4, 5):
                 scope = anyio.CancelScope()
-                counts: list[int] = []
 
-                async def caller(scope: anyio.CancelScope = scope, counts: list[int] = counts) -> None:
-                    try:
-                        with scope:
-                            await processor.apply(request(processor, refs(io, 3, first=5)))
-                    except asyncio.CancelledError:
-                        task = asyncio.current_task()
-                        assert task is not None
-                        counts.append(task.cancelling())
-                        raise
+                async def call(scope: anyio.CancelScope = scope) -> None:
+                    with scope:
+                        await processor.apply(request(processor, refs(io, 3, first=5)))
 
-                task = asyncio.ensure_future(caller())
+                caller = Caller(call)
                 await some_asyncio_ticks(after)
                 if apart < 0:
                     scope.cancel()
                 await some_asyncio_ticks(-apart)
-                was_running = task.cancel()
+                was_running = caller.task.cancel()
                 await some_asyncio_ticks(apart)
                 scope.cancel()
-                await asyncio.wait([task])
+                await asyncio.wait([caller.task])
 
-                assert not was_running or (task.cancelled() and counts == [1]), (after, apart)
+                if was_running:
+                    caller.assert_cancelled(after, apart)
         io.release()
     assert_quiet(processor)

@@ -18,6 +18,7 @@ from lazymedia.testing.quiet import assert_quiet
 from tests.pipeline.support import (
     Cache,
     WatchedInfo,
+    caching,
     hf_processor,
     open_gated,
     opened,
@@ -117,7 +118,7 @@ async def test_phases_called_by_hand_do_not_bypass_an_override(
 async def test_equal_items_of_a_request_are_decoded_and_processed_once(skip: bool) -> None:
     """Also where no cache is used: references to equal payloads, and equal pictures that came decoded."""
     decoder = open_gated()
-    async with opened(cache=ProcessorCache(1 << 30)) as processor:
+    async with caching() as processor:
         items = [*refs(decoder, 2), picture(7), *refs(decoder, 2), picture(7)]
         result = await processor.apply(request(processor, items, skip_mm_cache=skip))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from lazymedia.models import processing_info
 from lazymedia.models.llava import LlavaInfo
 from lazymedia.processing.info import ReturnTensors
 from lazymedia.testing.processors import Backend, families, make_processor
+from tests.programs import Programs
 
 
 def of(
@@ -28,13 +27,13 @@ def of(
     return processing_info(processor, return_tensors=return_tensors).fingerprint
 
 
-def test_equal_processors_have_one_fingerprint_in_every_process() -> None:
+def test_equal_processors_have_one_fingerprint_in_every_process(programs: Programs) -> None:
     code = (
         "from lazymedia.models import processing_info\n"
         "from lazymedia.testing.processors import make_processor\n"
         "print(processing_info(make_processor('idefics3'), return_tensors='pt').fingerprint)"
     )
-    elsewhere = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    elsewhere = programs.run("-c", code).stdout.strip()
 
     assert of("idefics3") == of("idefics3") == elsewhere
     assert len(elsewhere) == 64
