@@ -18,6 +18,7 @@ from anyio.from_thread import start_blocking_portal
 
 from lazymedia.fetch import MediaConnector
 from lazymedia.owners import BlockingCalls, apart, open_blocking_calls, shutting_down
+from lazymedia.public import publish
 
 if TYPE_CHECKING:
     from lazymedia.media.io import MediaIO
@@ -215,3 +216,5 @@ def _decoded(
 
 
 __all__ = ["SyncMediaConnector", "SyncRenderer", "fetch_audio", "fetch_image", "fetch_video"]
+
+publish(__name__)

@@ -29,6 +29,7 @@ from lazymedia.models import processing_info
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.processing import ProcessingInfo
 from lazymedia.processing.inputs import match_uuids
+from lazymedia.public import publish
 
 if TYPE_CHECKING:
     from lazymedia.identity import Algorithm
@@ -374,3 +375,5 @@ def _connector(connector: MediaConnector | str | None, limits: Limits, options: 
 
 
 __all__ = ["Renderer", "open_renderer"]
+
+publish(__name__)

@@ -14,6 +14,7 @@ from lazymedia import media
 ROOT = Path(lazymedia.__file__).parent
 
 FLOORS: dict[str, int] = {
+    "public": -1,
     "errors": 0,
     "limits": 0,
     "foreign": 0,
@@ -31,6 +32,7 @@ FLOORS: dict[str, int] = {
     "renderer": 8,
     "offline": 9,
     "testing": 10,
+    "extend": 10,
     "cli": 11,
 }
 """The lowest first. A module imports from its own package, and from packages on lower floors."""
@@ -38,8 +40,8 @@ FLOORS: dict[str, int] = {
 SIDEWAYS = {("pipeline", "fetch")}
 """Lower, but none of its business."""
 
-CORE = {"errors", "limits", "foreign", "media", "parse", "identity", "cache", "processing", "models"}
-SHELL = {"hops", "owners", "fetch", "pipeline", "chat", "renderer", "offline", "cli", "testing"}
+CORE = {"public", "errors", "limits", "foreign", "media", "parse", "identity", "cache", "processing", "models"}
+SHELL = {"hops", "owners", "fetch", "pipeline", "chat", "renderer", "offline", "cli", "testing", "extend"}
 
 FETCH_SEES_OF_MEDIA = {
     "lazymedia.media",
