@@ -21,7 +21,7 @@ pytest.importorskip("torchvision")
 
 def theirs(name: str, **settings: Any) -> Any:
     """A video processor of transformers, without weights or files."""
-    import transformers
+    import transformers  # noqa: PLC0415  # optional, and slow to load
 
     return getattr(transformers, name)(**settings)
 
