@@ -20,6 +20,7 @@ from lazymedia.errors import OverloadedError
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.testing.decoders import GatedMediaIO
 from lazymedia.testing.quiet import native_cancel
+from tests.loops import ASYNCIO_ONLY
 from tests.pipeline.support import (
     WAIT,
     GatedCache,
@@ -35,7 +36,6 @@ from tests.pipeline.support import (
 
 ROOT = Path(__file__).parents[2]
 SOURCE = {**os.environ, "PYTHONPATH": str(ROOT)}
-ASYNCIO_ONLY = pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": True})], ids=["asyncio"])
 
 
 class Recording(WatchedInfo):

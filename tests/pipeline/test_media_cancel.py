@@ -27,6 +27,8 @@ from tests.pipeline.cancelling import running, some_ticks, ways
 from tests.pipeline.clips import as_picture, picture_ref
 from tests.pipeline.support import WAIT, hf_processor, opened, reached, request
 
+pytestmark = pytest.mark.every_loop
+
 MEDIA = "lazymedia.media."
 
 
