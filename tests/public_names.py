@@ -7,7 +7,7 @@ what users call is so seen as a change of that file.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -61,7 +61,7 @@ def lines_of_class(path: str, cls: type) -> Iterator[str]:
         members |= dict.fromkeys(vars(base).get("__annotations__", ()))
         members |= vars(base)
     if "__init__" in members:
-        yield from signature_of("    __init__", members["__init__"])  # type: ignore[arg-type]
+        yield from signature_of("    __init__", members["__init__"])
     in_signature = set(getattr(cls, "__dataclass_fields__", ()))
     for name in sorted(members.keys() - in_signature):
         if not name.startswith("_"):
@@ -89,7 +89,7 @@ def lines_of_member(name: str, member: Any) -> Iterator[str]:
         yield name
 
 
-def signature_of(name: str, function: FunctionType, prefix: str = "") -> Iterator[str]:
+def signature_of(name: str, function: Callable[..., object], prefix: str = "") -> Iterator[str]:
     """One line, or one line for each parameter where that would be long."""
     signature = inspect.signature(function)
     parameters = [each.replace(annotation=text(each.annotation)) for each in signature.parameters.values()]

@@ -89,9 +89,7 @@ def test_nothing_says_to_install_the_package_of_this_name_from_the_public_index(
     """It is another project there."""
     folders = ("lazymedia", "docs", "examples", "benchmarks", "scripts", "changelog.d", "tests")
     files = [path for name in folders for path in sorted((ROOT / name).rglob("*")) if path.is_file()]
-    texts = {
-        path: path.read_bytes().decode(errors="ignore") for path in [*PAGES, ROOT / "CHANGELOG.md", *files]
-    }
+    texts = {path: path.read_bytes().decode(errors="ignore") for path in [*PAGES, ROOT / "CHANGELOG.md", *files]}
     command = re.compile(r"(?:pip|uv|pipx|conda)\s+(?:\w+\s+)*(?:-\S+\s+)*[\"'`]?lazymedia\b(?!-)")
 
     assert command.search("pip install 'lazymedia[hf]'")
