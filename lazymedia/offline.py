@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from anyio.from_thread import start_blocking_portal
 
+from lazymedia.contexts import asynccontextmanager
 from lazymedia.fetch import MediaConnector
 from lazymedia.media.audio import AudioMediaIO
 from lazymedia.media.image import ImageMediaIO

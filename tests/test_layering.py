@@ -19,6 +19,7 @@ ROOT = Path(lazymedia.__file__).parent
 
 FLOORS: dict[str, int] = {
     "public": -1,
+    "contexts": 0,
     "errors": 0,
     "limits": 0,
     "foreign": 0,
@@ -44,7 +45,19 @@ FLOORS: dict[str, int] = {
 SIDEWAYS = {("pipeline", "fetch")}
 """Lower, but none of its business."""
 
-CORE = {"public", "errors", "limits", "foreign", "media", "parse", "identity", "cache", "processing", "models"}
+CORE = {
+    "public",
+    "contexts",
+    "errors",
+    "limits",
+    "foreign",
+    "media",
+    "parse",
+    "identity",
+    "cache",
+    "processing",
+    "models",
+}
 SHELL = {"hops", "owners", "fetch", "pipeline", "chat", "renderer", "offline", "cli", "testing", "extend"}
 
 FETCH_SEES_OF_MEDIA = {

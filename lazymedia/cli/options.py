@@ -8,10 +8,10 @@ import json
 import os
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lazymedia import __version__
+from lazymedia.contexts import contextmanager
 from lazymedia.limits import Limits
 
 if TYPE_CHECKING:
