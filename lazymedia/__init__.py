@@ -14,6 +14,7 @@ The map, from the ground up; an import never points up:
 * `lazymedia.testing`: fakes and a loopback server for your own tests
 * `lazymedia.extend`: what one subclasses or registers
 * `lazymedia.public`: public names show their public path
+* `lazymedia.contexts`: `contextlib` whose managers free what a failure held
 
 Public is what `lazymedia`, `lazymedia.extend` and `lazymedia.testing` export in ``__all__``; the errors stay importable
 from `lazymedia.errors` too, and `checkpoint` from `lazymedia.media`. Everything else is private and may move or change
