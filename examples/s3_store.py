@@ -19,10 +19,8 @@ import anyio
 import httpx2
 
 import lazymedia
-from lazymedia import MediaConnector, MediaIO, MediaRef
-from lazymedia.fetch import register_connector
-from lazymedia.testing import MediaServer, make_image, make_processor
-from lazymedia.testing.server import Request, Response
+from lazymedia.extend import MediaConnector, MediaIO, MediaRef, register_connector
+from lazymedia.testing import MediaServer, Request, Response, make_image, make_processor
 
 T = TypeVar("T")
 SECRET = b"known to the store and to this program"

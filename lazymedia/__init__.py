@@ -12,6 +12,13 @@ The map, from the ground up; an import never points up:
 * `lazymedia.chat`, `lazymedia.renderer`: chat requests in, model inputs out
 * `lazymedia.offline`, `lazymedia.cli`: the synchronous faces
 * `lazymedia.testing`: fakes and a loopback server for your own tests
+* `lazymedia.extend`: what one subclasses or registers
+* `lazymedia.public`: public names show their public path
+* `lazymedia.contexts`: `contextlib` whose managers free what a failure held
+
+Public is what `lazymedia`, `lazymedia.extend` and `lazymedia.testing` export in ``__all__``; the errors stay importable
+from `lazymedia.errors` too, and `checkpoint` from `lazymedia.media`. Everything else is private and may move or change
+in any release. docs/extending.md says more.
 
 Names are loaded when they are first used, so that importing this package loads no codec, no HTTP client, no torch and
 no transformers.
@@ -20,6 +27,7 @@ no transformers.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 __version__ = "0.1.0.dev0"
@@ -42,12 +50,20 @@ if TYPE_CHECKING:
         UnprocessableMediaError,
         UpstreamError,
     )
-    from lazymedia.fetch import DownloadCache, GuardedTransport, MediaConnector, get_connector, register_connector
+    from lazymedia.fetch import (
+        CachedDownload,
+        DownloadCache,
+        GuardedTransport,
+        MediaConnector,
+        get_connector,
+        one_request,
+        register_connector,
+    )
     from lazymedia.identity import MultiModalHasher
     from lazymedia.limits import Limits
     from lazymedia.media import DecodeSpec, MediaIO, MediaRef, checkpoint, derive_media_key
     from lazymedia.media.audio import AudioInfo, AudioMediaIO
-    from lazymedia.media.image import ImageMediaIO
+    from lazymedia.media.image import ImageHeader, ImageMediaIO
     from lazymedia.media.raw import RawBytesMediaIO
     from lazymedia.media.video import PacketIndexCache, VideoMediaIO, VideoMetadata
     from lazymedia.models import processing_info
@@ -64,47 +80,89 @@ if TYPE_CHECKING:
     from lazymedia.processing import MultiModalInputs, PlaceholderRange, ProcessingInfo, ProcessorInputs
     from lazymedia.renderer import Renderer, open_renderer
 
-_HOMES: Final = {
-    "lazymedia.cache": ("CacheStats", "ProcessorCache"),
-    "lazymedia.errors": (
-        "BadRequestError",
-        "BadUrlError",
-        "CacheDriftError",
-        "CacheMissError",
-        "DecoderCrashedError",
-        "FetchTimeoutError",
-        "LazyMediaError",
-        "NotAllowedError",
-        "OverlapError",
-        "OverloadedError",
-        "PayloadTooLargeError",
-        "ReleasedError",
-        "UnprocessableMediaError",
-        "UpstreamError",
-    ),
-    "lazymedia.fetch": ("DownloadCache", "GuardedTransport", "MediaConnector", "get_connector", "register_connector"),
-    "lazymedia.identity": ("MultiModalHasher",),
-    "lazymedia.limits": ("Limits",),
-    "lazymedia.media": ("DecodeSpec", "MediaIO", "MediaRef", "checkpoint", "derive_media_key"),
-    "lazymedia.media.audio": ("AudioInfo", "AudioMediaIO"),
-    "lazymedia.media.image": ("ImageMediaIO",),
-    "lazymedia.media.raw": ("RawBytesMediaIO",),
-    "lazymedia.media.video": ("PacketIndexCache", "VideoMediaIO", "VideoMetadata"),
-    "lazymedia.models": ("processing_info",),
-    "lazymedia.offline": ("SyncMediaConnector", "SyncRenderer", "fetch_audio", "fetch_image", "fetch_video"),
-    "lazymedia.parse": (
-        "AudioProcessorItems",
-        "ImageProcessorItems",
-        "ModalityDataItems",
-        "MultiModalDataItems",
-        "MultiModalDataParser",
-        "VideoProcessorItems",
-    ),
-    "lazymedia.pipeline": ("MultiModalApplyState", "MultiModalProcessor", "ProcessorStatistics"),
-    "lazymedia.processing": ("MultiModalInputs", "PlaceholderRange", "ProcessingInfo", "ProcessorInputs"),
-    "lazymedia.renderer": ("Renderer", "open_renderer"),
+_HOMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "lazymedia": {
+        "lazymedia.cache": ("CacheStats", "ProcessorCache"),
+        "lazymedia.errors": (
+            "BadRequestError",
+            "BadUrlError",
+            "CacheDriftError",
+            "CacheMissError",
+            "DecoderCrashedError",
+            "FetchTimeoutError",
+            "LazyMediaError",
+            "NotAllowedError",
+            "OverlapError",
+            "OverloadedError",
+            "PayloadTooLargeError",
+            "ReleasedError",
+            "UnprocessableMediaError",
+            "UpstreamError",
+        ),
+        "lazymedia.fetch": (
+            "CachedDownload",
+            "DownloadCache",
+            "GuardedTransport",
+            "MediaConnector",
+            "get_connector",
+            "one_request",
+            "register_connector",
+        ),
+        "lazymedia.identity": ("MultiModalHasher",),
+        "lazymedia.limits": ("Limits",),
+        "lazymedia.media": ("DecodeSpec", "MediaIO", "MediaRef", "checkpoint", "derive_media_key"),
+        "lazymedia.media.audio": ("AudioInfo", "AudioMediaIO"),
+        "lazymedia.media.image": ("ImageHeader", "ImageMediaIO"),
+        "lazymedia.media.raw": ("RawBytesMediaIO",),
+        "lazymedia.media.video": ("PacketIndexCache", "VideoMediaIO", "VideoMetadata"),
+        "lazymedia.models": ("processing_info",),
+        "lazymedia.offline": ("SyncMediaConnector", "SyncRenderer", "fetch_audio", "fetch_image", "fetch_video"),
+        "lazymedia.parse": (
+            "AudioProcessorItems",
+            "ImageProcessorItems",
+            "ModalityDataItems",
+            "MultiModalDataItems",
+            "MultiModalDataParser",
+            "VideoProcessorItems",
+        ),
+        "lazymedia.pipeline": ("MultiModalApplyState", "MultiModalProcessor", "ProcessorStatistics"),
+        "lazymedia.processing": ("MultiModalInputs", "PlaceholderRange", "ProcessingInfo", "ProcessorInputs"),
+        "lazymedia.renderer": ("Renderer", "open_renderer"),
+    },
+    "lazymedia.extend": {
+        "lazymedia": (
+            "DecodeSpec",
+            "MediaConnector",
+            "MediaIO",
+            "MediaRef",
+            "PlaceholderRange",
+            "ProcessingInfo",
+            "checkpoint",
+            "get_connector",
+            "register_connector",
+        ),
+        "lazymedia.media": ("DecodeStopped",),
+        "lazymedia.models": ("family_of", "register_family"),
+        "lazymedia.processing": (
+            "Batched",
+            "ChatStyle",
+            "Flat",
+            "Hidden",
+            "Layout",
+            "PreparedKwargs",
+            "ProcessedItem",
+            "RenderedPrompt",
+            "Replacement",
+            "RequestOptions",
+            "ReturnTensors",
+            "bounded_torch_threads",
+        ),
+    },
 }
-_HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
+"""For each public module, the modules that its names are loaded from."""
+_HOME: Final = {
+    module: {name: home for home, names in homes.items() for name in names} for module, homes in _HOMES.items()
+}
 
 __all__ = [
     "AudioInfo",
@@ -115,11 +173,13 @@ __all__ = [
     "CacheDriftError",
     "CacheMissError",
     "CacheStats",
+    "CachedDownload",
     "DecodeSpec",
     "DecoderCrashedError",
     "DownloadCache",
     "FetchTimeoutError",
     "GuardedTransport",
+    "ImageHeader",
     "ImageMediaIO",
     "ImageProcessorItems",
     "LazyMediaError",
@@ -161,18 +221,24 @@ __all__ = [
     "fetch_image",
     "fetch_video",
     "get_connector",
+    "one_request",
     "open_renderer",
     "processing_info",
     "register_connector",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
+def _load(module: str, name: str) -> Any:
+    """A public name of a module, which the module keeps from then on."""
+    home = _HOME[module].get(name)
     if home is None:
-        raise AttributeError(f"module 'lazymedia' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(home), name)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    value = vars(sys.modules[module])[name] = getattr(importlib.import_module(home), name)
     return value
+
+
+def __getattr__(name: str) -> Any:
+    return _load(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -29,6 +29,8 @@ import re
 from collections.abc import Iterable
 from typing import ClassVar, Self
 
+from lazymedia.public import publish
+
 MAX_TEXT = 300
 """Characters that an error's text has at most."""
 
@@ -271,3 +273,5 @@ __all__ = [
     "scrub",
     "text_of",
 ]
+
+publish(__name__)

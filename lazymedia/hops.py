@@ -17,7 +17,6 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
@@ -27,6 +26,7 @@ import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
+from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import DecoderCrashedError, OverloadedError
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, Protocol
 
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
+from lazymedia.public import publish
 
 Algorithm = Literal["blake3", "sha256", "sha512"]
 
@@ -174,3 +175,5 @@ _FOREIGN: Final[tuple[tuple[str, str, Callable[[Any, str], Iterator[Chunk]]], ..
 )
 
 __all__ = ["Algorithm", "MultiModalHasher"]
+
+publish(__name__)

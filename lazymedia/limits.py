@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_type_hints
 
+from lazymedia.public import publish
+
 MIB = 1 << 20
 
 
@@ -212,3 +214,5 @@ DEFAULT_LIMITS = Limits()
 """The limits of everything that is given none."""
 
 __all__ = ["DEFAULT_LIMITS", "MIB", "Limits"]
+
+publish(__name__)

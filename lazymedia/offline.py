@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from anyio.from_thread import start_blocking_portal
 
+from lazymedia.contexts import asynccontextmanager
 from lazymedia.fetch import MediaConnector
+from lazymedia.media.audio import AudioMediaIO
+from lazymedia.media.image import ImageMediaIO
+from lazymedia.media.video import VideoMediaIO
 from lazymedia.owners import BlockingCalls, apart, open_blocking_calls, shutting_down
+from lazymedia.public import publish
 
 if TYPE_CHECKING:
     from lazymedia.media.io import MediaIO
@@ -170,8 +175,6 @@ def fetch_image(url: str, *, media_io: MediaIO[Any] | None = None, backend: str 
         LazyMediaError: It cannot be fetched or decoded.
     """
     if media_io is None:
-        from lazymedia.media.image import ImageMediaIO
-
         media_io = ImageMediaIO(limits=options.get("limits"))
     return _decoded(SyncMediaConnector.fetch_image, url, media_io, backend, options)
 
@@ -184,8 +187,6 @@ def fetch_video(url: str, *, media_io: MediaIO[Any] | None = None, backend: str 
         (N, H, W, 3), upright RGB, and a `VideoMetadata`.
     """
     if media_io is None:
-        from lazymedia.media.video import VideoMediaIO
-
         media_io = VideoMediaIO(limits=options.get("limits"))
     return _decoded(SyncMediaConnector.fetch_video, url, media_io, backend, options)
 
@@ -197,8 +198,6 @@ def fetch_audio(url: str, *, media_io: MediaIO[Any] | None = None, backend: str 
         What the decoder gives: by default ``(samples, Hz)``, float32 (N,), mono at the clip's own rate.
     """
     if media_io is None:
-        from lazymedia.media.audio import AudioMediaIO
-
         media_io = AudioMediaIO(limits=options.get("limits"))
     return _decoded(SyncMediaConnector.fetch_audio, url, media_io, backend, options)
 
@@ -215,3 +214,5 @@ def _decoded(
 
 
 __all__ = ["SyncMediaConnector", "SyncRenderer", "fetch_audio", "fetch_image", "fetch_video"]
+
+publish(__name__)

@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 from anyio import NoEventLoopError, RunFinishedError, from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
+from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import OverloadedError
 from lazymedia.hops import STOPPED, Child, Failed, Outcome, Value, in_hop, open_nursery
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -21,6 +21,7 @@ from anyio import CapacityLimiter
 from lazymedia.cache import ProcessorCache
 from lazymedia.chat.fetching import fetch_parts
 from lazymedia.chat.messages import MediaPart, parse_chat, parse_tools
+from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import BadRequestError, UnprocessableMediaError
 from lazymedia.fetch import DownloadCache, MediaConnector, get_connector
 from lazymedia.hops import frees_when_cancelled, run_in_thread
@@ -29,6 +30,7 @@ from lazymedia.models import processing_info
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.processing import ProcessingInfo
 from lazymedia.processing.inputs import match_uuids
+from lazymedia.public import publish
 
 if TYPE_CHECKING:
     from lazymedia.identity import Algorithm
@@ -374,3 +376,5 @@ def _connector(connector: MediaConnector | str | None, limits: Limits, options: 
 
 
 __all__ = ["Renderer", "open_renderer"]
+
+publish(__name__)

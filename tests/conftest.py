@@ -1,6 +1,7 @@
-"""Both event loops for every async test, through anyio's plugin.
+"""The event loops of the async tests, through anyio's plugin.
 
-The trio-only suite (`tests/trio`) has a run of its own under pytest-trio.
+Each test runs on asyncio and on trio; one that is marked ``every_loop``, on uvloop and with eager tasks too. The
+trio-only suite (`tests/trio`) has a run of its own under pytest-trio.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ import pytest
 
 from lazymedia.fetch import connector
 from lazymedia.fetch.guarded import make_ssl_context
+from tests.loops import BACKENDS, EVERY_LOOP
 from tests.programs import Programs
 
-BACKENDS = [
-    pytest.param(("asyncio", {"debug": True}), id="asyncio"),
-    pytest.param(("trio", {}), id="trio"),
-]
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each async test once on each loop, unless it names its loops itself."""
+    named = any("anyio_backend" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "anyio_backend" in metafunc.fixturenames and not named:
+        is_marked = metafunc.definition.get_closest_marker("every_loop") is not None
+        metafunc.parametrize("anyio_backend", EVERY_LOOP if is_marked else BACKENDS, indirect=True)
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, object]]:
     backend: tuple[str, dict[str, object]] = request.param
     return backend

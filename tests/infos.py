@@ -7,9 +7,8 @@ from functools import cache
 
 import pytest
 
-from lazymedia.models import processing_info
-from lazymedia.processing import ProcessingInfo
-from lazymedia.processing.info import ReturnTensors
+from lazymedia import processing_info
+from lazymedia.extend import ProcessingInfo, ReturnTensors
 from lazymedia.testing.processors import Backend, make_processor
 
 GetInfo = Callable[..., ProcessingInfo]

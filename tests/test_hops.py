@@ -17,8 +17,10 @@ from lazymedia.errors import DecoderCrashedError, OverloadedError
 from lazymedia.hops import in_hop, open_nursery, run_in_thread
 from lazymedia.media.stopping import DecodeStopped, checkpoint
 from lazymedia.testing.quiet import native_cancel
+from tests.loops import ASYNCIO_ONLY
 
-ASYNCIO_ONLY = pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": True})], ids=["asyncio"])
+pytestmark = pytest.mark.every_loop
+
 WAIT = 10.0
 
 

@@ -1,9 +1,13 @@
-"""Imports point down: every import of every module, function-level ones too, is held against the house's plan."""
+"""Imports point down, libraries stay in their files, and imports inside functions defer the load of a library.
+
+Every import of every module is checked, those inside functions too.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,8 @@ from lazymedia import media
 ROOT = Path(lazymedia.__file__).parent
 
 FLOORS: dict[str, int] = {
+    "public": -1,
+    "contexts": 0,
     "errors": 0,
     "limits": 0,
     "foreign": 0,
@@ -31,6 +37,7 @@ FLOORS: dict[str, int] = {
     "renderer": 8,
     "offline": 9,
     "testing": 10,
+    "extend": 10,
     "cli": 11,
 }
 """The lowest first. A module imports from its own package, and from packages on lower floors."""
@@ -38,8 +45,20 @@ FLOORS: dict[str, int] = {
 SIDEWAYS = {("pipeline", "fetch")}
 """Lower, but none of its business."""
 
-CORE = {"errors", "limits", "foreign", "media", "parse", "identity", "cache", "processing", "models"}
-SHELL = {"hops", "owners", "fetch", "pipeline", "chat", "renderer", "offline", "cli", "testing"}
+CORE = {
+    "public",
+    "contexts",
+    "errors",
+    "limits",
+    "foreign",
+    "media",
+    "parse",
+    "identity",
+    "cache",
+    "processing",
+    "models",
+}
+SHELL = {"hops", "owners", "fetch", "pipeline", "chat", "renderer", "offline", "cli", "testing", "extend"}
 
 FETCH_SEES_OF_MEDIA = {
     "lazymedia.media",
@@ -67,6 +86,28 @@ FOREIGN: dict[str, set[str]] = {
     "torchvision": {"processing/", "models/", "testing/"},
 }
 """Which files may import what; an entry that ends in "/" or has no suffix stands for everything that begins so."""
+
+DEFERRED = {
+    "PIL": "a plugin registers its format and loads its codec",
+    "av": "loads FFmpeg",
+    "blake3": "optional",
+    "fcntl": "exists on POSIX only",
+    "httpx2": "0.1 s",
+    "huggingface_hub": "optional, 0.3 s",
+    "jinja2": "optional",
+    "numpy": "0.1 s",
+    "pillow_heif": "optional",
+    "safetensors": "optional",
+    "simplejpeg": "optional",
+    "soundfile": "loads libsndfile",
+    "soxr": "optional",
+    "tokenizers": "optional",
+    "torch": "optional, seconds",
+    "torchcodec": "optional, loads the system's FFmpeg",
+    "transformers": "optional, seconds",
+}
+"""Libraries that are slow to load or may be missing, and why. An import inside a function loads one of them, or a
+module of lazymedia that does; every other import stands at the top of its file."""
 
 
 def modules() -> list[Path]:
@@ -141,3 +182,106 @@ def test_every_module_has_a_floor_and_says_what_it_is_for() -> None:
         assert own in FLOORS or own == "__init__", module
         assert (own in CORE) != (own in SHELL) or own == "__init__", module
         assert ast.get_docstring(tree), module
+
+
+Import = ast.Import | ast.ImportFrom
+
+
+def split_imports(source: str) -> tuple[list[Import], list[Import]]:
+    """The imports that run when a module is loaded, and those inside its functions. What only type checkers read is in
+    neither.
+    """
+    top: list[Import] = []
+    inner: list[Import] = []
+
+    def walk(node: ast.AST, found: list[Import]) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, Import):
+                found.append(child)
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                walk(child, inner)
+            elif not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+                walk(child, found)
+
+    walk(ast.parse(source), top)
+    return top, inner
+
+
+def imported(statement: Import) -> set[str]:
+    """Everything that a statement loads: the modules that it names and the packages that they are in."""
+    if isinstance(statement, ast.Import):
+        named = {alias.name for alias in statement.names}
+    else:
+        named = {f"{statement.module}.{alias.name}" for alias in statement.names}
+    return {".".join(parts[:end]) for name in named for parts in [name.split(".")] for end in range(1, len(parts) + 1)}
+
+
+@cache
+def imported_at_load(name: str) -> frozenset[str]:
+    """What a module of lazymedia imports when it is loaded; nothing for a name that is no such module."""
+    path = ROOT.parent / name.replace(".", "/")
+    files = [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()]
+    if name.split(".", maxsplit=1)[0] != "lazymedia" or not files:
+        return frozenset()
+    top, _ = split_imports(files[0].read_text())
+    return frozenset().union(*map(imported, top))
+
+
+@cache
+def loaded_by(name: str) -> frozenset[str]:
+    """The deferred libraries that the import of a module loads; of Pillow each plugin by itself."""
+    seen: set[str] = set()
+    pending = {name}
+    while pending:
+        each = pending.pop()
+        seen.add(each)
+        pending |= imported_at_load(each) - seen
+    return frozenset(each for each in seen if each in DEFERRED or (each.startswith("PIL.") and each.endswith("Plugin")))
+
+
+def needless(module: str, source: str) -> list[str]:
+    """Imports inside functions that load no deferred library which the module has not loaded already."""
+    top, inner = split_imports(source)
+    already = set().union(*(loaded_by(name) for statement in top for name in imported(statement)))
+    return [
+        f"{module}:{statement.lineno} {ast.unparse(statement)}"
+        for statement in inner
+        if not set().union(*map(loaded_by, imported(statement))) - already
+    ]
+
+
+@pytest.mark.parametrize("module", modules(), ids=str)
+def test_imports_inside_functions_defer_a_library(module: Path) -> None:
+    assert not needless(str(module), (ROOT / module).read_text())
+
+
+@pytest.mark.parametrize(
+    ("source", "is_needless"),
+    [
+        ("def f():\n    import numpy", False),
+        ("import numpy\ndef f():\n    import numpy", True),
+        ("from numpy import array\ndef f():\n    from numpy import zeros", True),
+        ("def f():\n    import json", True),
+        ("def f():\n    from lazymedia.errors import LazyMediaError", True),
+        ("def f():\n    from lazymedia.processing import ProcessingInfo", False),
+        ("from lazymedia.processing.fields import Flat\ndef f():\n    from lazymedia.processing import Batched", True),
+        ("if TYPE_CHECKING:\n    import numpy\ndef f():\n    import numpy", False),
+        ("class C:\n    async def f(self):\n        if self:\n            import json", True),
+        ("from PIL import Image\ndef f():\n    from PIL import WebPImagePlugin", False),
+        ("try:\n    import json\nexcept ImportError:\n    pass", False),
+    ],
+)
+def test_the_check_of_imports_inside_functions(source: str, is_needless: bool) -> None:
+    assert bool(needless("media/ref.py", source)) is is_needless
+
+
+def test_every_deferred_library_is_imported_inside_a_function() -> None:
+    """A library that is no longer deferred leaves the list."""
+    found = {
+        name.split(".")[0]
+        for module in modules()
+        for statement in split_imports((ROOT / module).read_text())[1]
+        for name in set().union(*map(loaded_by, imported(statement)))
+    }
+
+    assert found == DEFERRED.keys()

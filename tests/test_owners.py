@@ -30,6 +30,8 @@ from lazymedia.testing import GatedMediaIO, MediaServer, Request, Response, asse
 from tests.pipeline.support import WAIT, Gate, WatchedInfo, hf_processor, opened, picture, reached, refs, request
 from tests.test_renderer_cancel import LOOPBACK, ask
 
+pytestmark = pytest.mark.every_loop
+
 IMAGE = RawBytesMediaIO("image")
 BOTH = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 

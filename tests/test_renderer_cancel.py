@@ -14,6 +14,8 @@ from lazymedia.testing import MediaServer, Request, Response, assert_quiet, make
 from tests.pipeline.cancelling import running, ways
 from tests.pipeline.support import hf_processor
 
+pytestmark = pytest.mark.every_loop
+
 LOOPBACK = ["127.0.0.0/8"]
 
 

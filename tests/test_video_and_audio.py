@@ -21,6 +21,7 @@ from lazymedia import (
     VideoMediaIO,
 )
 from lazymedia.media.audio import resample
+from lazymedia.media.video import reader, scan
 from lazymedia.testing import MediaServer, make_audio, make_video
 from lazymedia.testing.video import read_frame_numbers
 
@@ -135,8 +136,6 @@ async def test_a_connector_keeps_packet_indexes_for_decoders_that_have_no_cache(
     scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each request has a decoder of its own, with settings of its own; the packets are read once."""
-    from lazymedia.media.video import reader, scan
-
     scans: list[object] = []
 
     def counted(*given: Any) -> Any:

@@ -10,5 +10,8 @@ stand here beside `lru`.
 from __future__ import annotations
 
 from lazymedia.cache.lru import CacheStats, Entry, Pin, ProcessorCache
+from lazymedia.public import publish
 
 __all__ = ["CacheStats", "Entry", "Pin", "ProcessorCache"]
+
+publish(__name__)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from lazymedia.cli.options import UsageError, parse
 from lazymedia.cli.show import print_error
+from lazymedia.errors import LazyMediaError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,8 +23,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    from lazymedia.errors import LazyMediaError
-
     arguments = parse(sys.argv[1:] if argv is None else argv)
     try:
         status: int = arguments.run(arguments)

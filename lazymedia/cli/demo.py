@@ -11,7 +11,6 @@ import json
 import time
 from argparse import Namespace
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +21,7 @@ from lazymedia.cli.options import open_connector
 from lazymedia.cli.render import processor
 from lazymedia.cli.show import milliseconds, size, table
 from lazymedia.cli.sources import urls_of
+from lazymedia.contexts import asynccontextmanager
 from lazymedia.fetch import MediaConnector
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from lazymedia.cli.show import print_error, size, table
 from lazymedia.cli.sources import Outcome, Source, fetch_each, find
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media.image import probe
+from lazymedia.media.raw import RawBytesMediaIO
 
 
 def run(arguments: Namespace) -> int:
@@ -36,8 +37,6 @@ def run(arguments: Namespace) -> int:
 async def _fetch(
     arguments: Namespace, sources: list[Source], root: str | None, folder: Path
 ) -> list[Outcome[tuple[Path, int]]]:
-    from lazymedia.media.raw import RawBytesMediaIO
-
     raw: Any = RawBytesMediaIO("media")
     async with open_connector(arguments, root) as media:
 

@@ -8,15 +8,14 @@ import json
 import os
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lazymedia import __version__
+from lazymedia.contexts import contextmanager
+from lazymedia.limits import Limits
 
 if TYPE_CHECKING:
     from lazymedia.fetch import MediaConnector
-    from lazymedia.limits import Limits
-
 C = TypeVar("C", bound="MediaConnector")
 
 
@@ -175,8 +174,6 @@ def limits() -> Limits:
     Raises:
         UsageError: A variable that is no such number.
     """
-    from lazymedia.limits import Limits
-
     with usage_errors():
         return Limits.from_env()
 

@@ -15,6 +15,9 @@ from lazymedia.cli.show import print_error, size, table
 from lazymedia.cli.sources import Outcome, Source, fetch_each, find
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media import MediaIO, MediaRef
+from lazymedia.media.audio import AudioMediaIO
+from lazymedia.media.image import ImageMediaIO, probe
+from lazymedia.media.video import VideoMediaIO
 
 
 def run(arguments: Namespace) -> int:
@@ -52,7 +55,7 @@ async def _probe(arguments: Namespace, sources: list[Source], root: str | None) 
     decoders = _decoders(arguments.media_io_kwargs or {})
     async with open_connector(arguments, root) as media:
 
-        async def probe(url: str) -> dict[str, Any]:
+        async def probed(url: str) -> dict[str, Any]:
             chooser = _Chooser(decoders, arguments.modality)
             ref = await media.fetch_video(url, chooser)  # whose time limit is the longest
             return {
@@ -63,14 +66,10 @@ async def _probe(arguments: Namespace, sources: list[Source], root: str | None) 
                 "header": chooser.header,
             }
 
-        return await fetch_each(sources, probe)
+        return await fetch_each(sources, probed)
 
 
 def _decoders(options: Mapping[str, Any]) -> dict[str, MediaIO[Any]]:
-    from lazymedia.media.audio import AudioMediaIO
-    from lazymedia.media.image import ImageMediaIO
-    from lazymedia.media.video import VideoMediaIO
-
     kinds: dict[str, type[Any]] = {"image": ImageMediaIO, "video": VideoMediaIO, "audio": AudioMediaIO}
     with usage_errors():
         return {modality: kind(limits=limits(), **options.get(modality, {})) for modality, kind in kinds.items()}
@@ -104,8 +103,6 @@ class _Chooser(MediaIO[Any]):
 
 def _header(decoder: MediaIO[Any], modality: str, data: bytes) -> dict[str, Any] | None:
     """What the payload's header tells as media of one modality; None where it tells nothing."""
-    from lazymedia.media.image import probe
-
     try:
         if modality == "image":
             return asdict(probe(data))

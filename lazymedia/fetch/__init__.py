@@ -22,6 +22,7 @@ from lazymedia.fetch.disk_cache import DownloadCache
 from lazymedia.fetch.guarded import GuardedTransport
 from lazymedia.fetch.registry import get_connector, register_connector
 from lazymedia.fetch.sharing import one_request
+from lazymedia.public import publish
 
 __all__ = [
     "CachedDownload",
@@ -32,3 +33,5 @@ __all__ = [
     "one_request",
     "register_connector",
 ]
+
+publish(__name__)

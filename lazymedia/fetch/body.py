@@ -7,12 +7,12 @@ redirects, or a second request.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from anyio import CapacityLimiter
 from anyio.lowlevel import checkpoint
 
+from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import OverloadedError, UnprocessableMediaError, UpstreamError
 from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.digests import WORTH_A_THREAD, ArrivingDigest

@@ -13,9 +13,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Final, final
 
+from lazymedia.contexts import contextmanager
 from lazymedia.fetch.cache_entry import BrokenEntryError
 
 ENTRY: Final = ".entry"

@@ -14,10 +14,11 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, final
 
+from lazymedia.contexts import contextmanager
 from lazymedia.fetch.cache_file import SAFELY, UNFINISHED, closing, remove
 
 _NAME: Final = re.compile(r"[0-9a-f]{64}(\.entry|\.renewed)|[0-9a-f]{32}\.unfinished")

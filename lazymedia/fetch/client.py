@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from types import ModuleType
 from typing import Any, Final, final
 
 import anyio
 
+from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import BadUrlError
 from lazymedia.fetch.address import AddressPolicy
 from lazymedia.fetch.http_logs import short_records

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Self, TypeVar, final
 
 from anyio import AsyncContextManagerMixin, CapacityLimiter
 
+from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import FetchTimeoutError, NotAllowedError
 from lazymedia.fetch.address import AddressPolicy
 from lazymedia.fetch.arriving import ArrivingPayload

@@ -21,11 +21,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from typing import Final, Self, final
 
+from lazymedia.contexts import contextmanager
 from lazymedia.fetch.cache_budget import Budget, billed
 from lazymedia.fetch.cache_entry import (
     CLOCK_SLACK,

@@ -14,13 +14,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import anyio
 from anyio import CapacityLimiter
 
+from lazymedia.contexts import asynccontextmanager
 from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.download import Downloaded
 from lazymedia.fetch.sharing import Sharers, current_sharers, on_behalf_of

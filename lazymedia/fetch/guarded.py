@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -23,6 +23,7 @@ import httpx2
 from anyio import AsyncContextManagerMixin, CapacityLimiter
 from anyio.lowlevel import checkpoint
 
+from lazymedia.contexts import asynccontextmanager, contextmanager
 from lazymedia.errors import NotAllowedError
 from lazymedia.fetch.address import Address, AddressPolicy
 from lazymedia.fetch.client import ADDRESS, ClientTransport

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import Final
 
+from lazymedia.contexts import contextmanager
 from lazymedia.errors import scrub
 
 _LOGGERS: Final = (

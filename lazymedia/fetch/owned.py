@@ -11,12 +11,12 @@ instead, and shields hold.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from typing import TypeVar, final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
+from lazymedia.contexts import contextmanager
 from lazymedia.hops import STOPPED, Child, Failed, Outcome, Value
 
 T = TypeVar("T")

@@ -10,10 +10,10 @@ span of time, each span beginning when the last due was met. So a look at the cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import anyio
 
+from lazymedia.contexts import contextmanager
 from lazymedia.errors import FetchTimeoutError
 from lazymedia.limits import Limits
 

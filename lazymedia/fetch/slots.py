@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
 import anyio
 
+from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import OverloadedError
 from lazymedia.fetch.sharing import Sharers, current_sharers, fewest, held_by
 from lazymedia.fetch.url import HttpUrl

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final, Protocol
 
 import anyio
 
+from lazymedia.contexts import contextmanager
 from lazymedia.errors import FetchTimeoutError, LazyMediaError, UpstreamError
 from lazymedia.fetch.address import Address
 from lazymedia.fetch.url import HttpUrl

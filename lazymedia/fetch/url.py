@@ -16,6 +16,8 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final
 from urllib.parse import unquote_to_bytes, urljoin
 
+import idna
+
 from lazymedia.errors import BadUrlError, NotAllowedError
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -221,8 +223,6 @@ def _name(text: str) -> str:
 
 
 def _to_ascii(host: str) -> str:
-    import idna  # its tables are big, and few hosts need them
-
     try:
         return idna.encode(host).decode("ascii")
     except UnicodeError:

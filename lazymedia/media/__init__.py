@@ -17,6 +17,7 @@ from lazymedia.media.kept import Kept, kept_by
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec, begin_payload_digest, derive_media_key, shared_payload_digest
 from lazymedia.media.stopping import DecodeStopped, checkpoint
+from lazymedia.public import publish
 
 __all__ = [
     "DecodeSpec",
@@ -30,3 +31,5 @@ __all__ = [
     "kept_by",
     "shared_payload_digest",
 ]
+
+publish(__name__)

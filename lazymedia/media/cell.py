@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, Final, Generic, Protocol, TypeVar, cast, final, runtime_checkable
 
+from lazymedia.contexts import contextmanager
 from lazymedia.media.cores import CORES
 from lazymedia.media.stopping import checkpoint
 

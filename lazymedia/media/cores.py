@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
+
+from lazymedia.contexts import contextmanager
 
 
 class Cores:

@@ -10,6 +10,7 @@ from typing import Final
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.io import MediaIO
 from lazymedia.media.spec import DecodeSpec
+from lazymedia.public import publish
 
 _CAPS: Final = {"image": "max_image_bytes", "video": "max_video_bytes", "audio": "max_audio_bytes"}
 
@@ -44,3 +45,5 @@ class RawBytesMediaIO(MediaIO[bytes]):
 
 
 __all__ = ["RawBytesMediaIO"]
+
+publish(__name__)

@@ -18,10 +18,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast, final
 
+from lazymedia.contexts import contextmanager
 from lazymedia.errors import ReleasedError, UnprocessableMediaError
 from lazymedia.media.cell import Cell, Decoded
 from lazymedia.media.spec import DecodeSpec, derive_media_key

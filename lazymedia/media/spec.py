@@ -13,9 +13,10 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+
+from lazymedia.contexts import contextmanager
 
 if TYPE_CHECKING:
     from hashlib import _Hash

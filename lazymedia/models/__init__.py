@@ -14,5 +14,8 @@ Importing this package loads neither transformers nor torch.
 from __future__ import annotations
 
 from lazymedia.models.registry import family_of, processing_info, register_family
+from lazymedia.public import publish
 
 __all__ = ["family_of", "processing_info", "register_family"]
+
+publish(__name__)

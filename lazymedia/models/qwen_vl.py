@@ -12,7 +12,7 @@ from typing import Any
 from lazymedia.processing.chat_style import ChatStyle
 from lazymedia.processing.fields import Batched, Flat
 from lazymedia.processing.info import ProcessingInfo
-from lazymedia.processing.kwargs import Wishes
+from lazymedia.processing.kwargs import RequestOptions
 from lazymedia.processing.sizes import largest
 
 
@@ -34,21 +34,21 @@ class QwenVLInfo(ProcessingInfo):
         items={"image": "<|vision_start|>{placeholder}<|vision_end|>"},
     )
 
-    def rewrite_wishes(self, wishes: Wishes) -> Wishes:
+    def rewrite_options(self, options: RequestOptions) -> RequestOptions:
         """``min_pixels`` and ``max_pixels`` as the ``size`` that they stand for; as such, transformers warns of
         them.
         """
-        chosen = dict(wishes["image"])
+        chosen = dict(options["image"])
         bounds = {
             edge: chosen.pop(name)
             for edge, name in (("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels"))
             if chosen.get(name) is not None
         }
         if not bounds:
-            return wishes
+            return options
         size = chosen.get("size")
         chosen["size"] = dict(size if isinstance(size, Mapping) else self.hf_processor.image_processor.size) | bounds
-        return {**wishes, "image": chosen}
+        return {**options, "image": chosen}
 
     def working_pixels(self, height: int, width: int, settings: Mapping[str, Any]) -> int:
         """The area as it comes, or as the processor's own rule makes it."""

@@ -99,8 +99,8 @@ def family_of(processor_class: type) -> type[ProcessingInfo]:
             return found
     raise TypeError(
         f"{processor_class.__name__} belongs to no family that is known here ({', '.join(_FAMILIES)}). Subclass "
-        "lazymedia.processing.ProcessingInfo, say in `layouts` how its outputs are merged, and make one of it yourself "
-        "or tell register_family()"
+        "lazymedia.extend.ProcessingInfo, declare in `layouts` how its outputs are merged, then create one or call "
+        "lazymedia.extend.register_family()"
     )
 
 

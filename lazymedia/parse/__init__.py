@@ -14,6 +14,7 @@ from lazymedia.parse.image import ImageProcessorItems, ImageSize
 from lazymedia.parse.items import ModalityDataItems, MultiModalDataItems
 from lazymedia.parse.parser import MultiModalDataParser
 from lazymedia.parse.video import VideoProcessorItems
+from lazymedia.public import publish
 
 __all__ = [
     "AudioProcessorItems",
@@ -24,3 +25,5 @@ __all__ = [
     "MultiModalDataParser",
     "VideoProcessorItems",
 ]
+
+publish(__name__)

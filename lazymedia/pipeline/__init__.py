@@ -14,5 +14,8 @@ from __future__ import annotations
 
 from lazymedia.pipeline.processor import MultiModalProcessor, ProcessorStatistics
 from lazymedia.pipeline.state import MultiModalApplyState
+from lazymedia.public import publish
 
 __all__ = ["MultiModalApplyState", "MultiModalProcessor", "ProcessorStatistics"]
+
+publish(__name__)

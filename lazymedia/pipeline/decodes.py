@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, final
 
 import anyio
 from anyio import CapacityLimiter
 
+from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import DecoderCrashedError, LazyMediaError, ReleasedError, UnprocessableMediaError, text_of
 from lazymedia.hops import STOPPED, Failed, Hop, Outcome, Value
 

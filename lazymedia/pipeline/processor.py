@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -23,6 +22,7 @@ import anyio
 from anyio import CapacityLimiter
 
 from lazymedia.cache import CacheStats, ProcessorCache
+from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.hops import Child, frees_when_cancelled, open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits

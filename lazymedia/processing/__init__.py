@@ -16,14 +16,15 @@ Core: plain synchronous Python. Importing this package loads neither transformer
 from __future__ import annotations
 
 from lazymedia.processing.chat_style import ChatStyle
-from lazymedia.processing.fields import Batched, Flat, Hidden, Layout
+from lazymedia.processing.fields import Batched, Flat, Hidden, Layout, ReturnTensors
 from lazymedia.processing.info import ProcessingInfo
 from lazymedia.processing.inputs import ProcessorInputs
 from lazymedia.processing.items import ProcessedItem, Replacement
-from lazymedia.processing.kwargs import PreparedKwargs
+from lazymedia.processing.kwargs import PreparedKwargs, RequestOptions
 from lazymedia.processing.outputs import MultiModalInputs
 from lazymedia.processing.prompt import PlaceholderRange, RenderedPrompt
 from lazymedia.processing.torch_threads import bounded_torch_threads
+from lazymedia.public import publish
 
 __all__ = [
     "Batched",
@@ -39,5 +40,9 @@ __all__ = [
     "ProcessorInputs",
     "RenderedPrompt",
     "Replacement",
+    "RequestOptions",
+    "ReturnTensors",
     "bounded_torch_threads",
 ]
+
+publish(__name__)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lazymedia.processing.chat_style import ChatStyle
 from lazymedia.processing.fields import Batched, Flat, Hidden
 from lazymedia.processing.hooks import HOOKS
-from lazymedia.processing.kwargs import merge_wishes
+from lazymedia.processing.kwargs import merge_options
 
 if TYPE_CHECKING:
     from lazymedia.processing.info import ProcessingInfo
@@ -86,7 +86,7 @@ def _check_steps(info: ProcessingInfo, *, own_steps: bool) -> None:
     missing = [step for step in (*_NEEDED, *steps) if getattr(processor, step, None) is None]
     if missing:
         raise TypeError(f"{kind} is no processor that {type(info).__name__} can use: it has no {', '.join(missing)}")
-    options = merge_wishes(processor, {modality: {} for modality in info.modalities}, info.return_tensors)
+    options = merge_options(processor, {modality: {} for modality in info.modalities}, info.return_tensors)
     for modality, hook in hooks.items():
         calls: list[tuple[str, tuple[object, ...], Mapping[str, Any]]] = [
             ("prepare_inputs_layout", (), {hook.argument: []}),

@@ -37,7 +37,7 @@ from lazymedia.processing.fields import (
 from lazymedia.processing.fingerprint import fingerprint
 from lazymedia.processing.hooks import process_alone
 from lazymedia.processing.items import ProcessedItem
-from lazymedia.processing.kwargs import PreparedKwargs, Wishes, merge_wishes, read_wishes
+from lazymedia.processing.kwargs import PreparedKwargs, RequestOptions, merge_options, validate_options
 from lazymedia.processing.options import check_options
 from lazymedia.processing.pictures import as_picture
 from lazymedia.processing.prompt import PromptLayout, RenderedPrompt, placeholders_of
@@ -179,14 +179,14 @@ class ProcessingInfo:
         """
         if isinstance(mm_processor_kwargs, PreparedKwargs):
             return mm_processor_kwargs
-        wishes = read_wishes(
+        options = validate_options(
             self.hf_processor, self.modalities, mm_processor_kwargs or {}, self.operator_only, self.limits
         )
-        return merge_wishes(self.hf_processor, self.rewrite_wishes(wishes), self.return_tensors)
+        return merge_options(self.hf_processor, self.rewrite_options(options), self.return_tensors)
 
-    def rewrite_wishes(self, wishes: Wishes) -> Wishes:
+    def rewrite_options(self, options: RequestOptions) -> RequestOptions:
         """A request's options, by modality, before they are merged. A family translates old spellings here."""
-        return wishes
+        return options
 
     def process_item(
         self,

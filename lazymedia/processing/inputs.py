@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from lazymedia.cache import ProcessorCache
 from lazymedia.errors import BadRequestError
 from lazymedia.identity import Algorithm, MultiModalHasher
 from lazymedia.media.ref import MediaRef
 from lazymedia.parse.items import ModalityDataItems, MultiModalDataItems
-
-if TYPE_CHECKING:
-    from lazymedia.cache import ProcessorCache
 
 _SCOPES: Final = {"images_kwargs": "image", "videos_kwargs": "video", "audio_kwargs": "audio"}
 """Processor arguments that concern one modality alone."""

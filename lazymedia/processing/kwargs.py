@@ -48,7 +48,7 @@ handed on, where they are made, or what a prompt's text becomes."""
 _GROUPS: Final = frozenset({"images_kwargs", "videos_kwargs", "audio_kwargs"})
 _TEXT_OUTPUTS: Final = ("return_tensors", "return_mm_token_type_ids", "return_text_replacement_offsets")
 
-Wishes = dict[str, dict[str, Any]]
+RequestOptions = dict[str, dict[str, Any]]
 """Options that a request chose, by modality."""
 
 
@@ -69,13 +69,13 @@ class PreparedKwargs:
     mm_token_type_ids: bool
 
 
-def read_wishes(
+def validate_options(
     hf_processor: Any,
     modalities: Iterable[str],
     request: Mapping[str, object],
     operator_only: Collection[str],
     limits: Limits,
-) -> Wishes:
+) -> RequestOptions:
     """A request's options by modality, each known, within bounds, and each the request's to choose.
 
     Raises:
@@ -83,9 +83,9 @@ def read_wishes(
             fault.
     """
     check_options(request, "processor options", limits)
-    wishes: Wishes = {modality: {} for modality in modalities}
-    group_of = {HOOKS[modality].group: modality for modality in wishes}
-    known = {modality: _known(hf_processor, modality) for modality in wishes}
+    options: RequestOptions = {modality: {} for modality in modalities}
+    group_of = {HOOKS[modality].group: modality for modality in options}
+    known = {modality: _known(hf_processor, modality) for modality in options}
     for name, value in request.items():
         _check_choice(name, operator_only)
         if name in _GROUPS:
@@ -93,29 +93,29 @@ def read_wishes(
             if value is None:
                 continue
             if modality is None or not isinstance(value, Mapping):
-                raise UnprocessableMediaError(f"processor options: {name} must be options of {', '.join(wishes)}")
+                raise UnprocessableMediaError(f"processor options: {name} must be options of {', '.join(options)}")
             for inner, inner_value in value.items():
                 _check_choice(inner, operator_only)
-                _add(wishes[modality], inner, inner_value, known[modality])
+                _add(options[modality], inner, inner_value, known[modality])
             continue
-        concerned = [modality for modality in wishes if name in known[modality]]
-        for modality in concerned or list(wishes)[:1]:
-            _add(wishes[modality], name, value, known[modality])
-    return wishes
+        concerned = [modality for modality in options if name in known[modality]]
+        for modality in concerned or list(options)[:1]:
+            _add(options[modality], name, value, known[modality])
+    return options
 
 
-def merge_wishes(hf_processor: Any, wishes: Wishes, return_tensors: str) -> PreparedKwargs:
-    """What holds in the end: the request's wishes over the processor's own settings.
+def merge_options(hf_processor: Any, options: RequestOptions, return_tensors: str) -> PreparedKwargs:
+    """What holds in the end: the request's options over the processor's own settings.
 
     Raises:
         UnprocessableMediaError: A value that the processor does not accept. The client's fault.
     """
-    groups = {HOOKS[modality].group: chosen for modality, chosen in wishes.items() if chosen}
+    groups = {HOOKS[modality].group: chosen for modality, chosen in options.items() if chosen}
     try:
         merged = hf_processor._merge_kwargs(  # noqa: SLF001  # the step of the processor's call that has no public name
             tokenizer_init_kwargs=hf_processor.tokenizer.init_kwargs, return_tensors=return_tensors, **groups
         )
-        by_modality = {modality: merged[HOOKS[modality].group] for modality in wishes}
+        by_modality = {modality: merged[HOOKS[modality].group] for modality in options}
         settings = {
             modality: settings_in_force(getattr(hf_processor, HOOKS[modality].part), kwargs)
             for modality, kwargs in by_modality.items()
@@ -123,7 +123,7 @@ def merge_wishes(hf_processor: Any, wishes: Wishes, return_tensors: str) -> Prep
     except Exception as exc:
         if not groups:
             raise
-        names = sorted(name for chosen in wishes.values() for name in chosen)
+        names = sorted(name for chosen in options.values() for name in chosen)
         raise UnprocessableMediaError(f"processor options: {', '.join(names)}: {exc}") from exc
     text = dict(merged["text_kwargs"])
     mm_token_type_ids = text.get("return_mm_token_type_ids", merged.get("return_mm_token_type_ids", False))
@@ -151,4 +151,4 @@ def _add(chosen: dict[str, Any], name: str, value: object, known: frozenset[str]
     chosen[name] = value
 
 
-__all__ = ["OPERATOR_ONLY", "PreparedKwargs", "Wishes", "merge_wishes", "read_wishes"]
+__all__ = ["OPERATOR_ONLY", "PreparedKwargs", "RequestOptions", "merge_options", "validate_options"]

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from lazymedia.cache import Pin, ProcessorCache
+from lazymedia.contexts import contextmanager
 from lazymedia.errors import CacheMissError, DecoderCrashedError, LazyMediaError, UnprocessableMediaError
 from lazymedia.foreign import is_picture
 from lazymedia.media.image import ImageHeader

@@ -16,15 +16,15 @@ SIZES: Final = ("size", "crop_size", "pad_size")
 """Settings that are sizes: mappings with some of the keys that Hugging Face's ``SizeDict`` has."""
 
 
-def settings_in_force(part: Any, wishes: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a part of a processor under a request's wishes; sizes as mappings without empty keys.
+def settings_in_force(part: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a part of a processor under a request's options; sizes as mappings without empty keys.
 
     Raises:
         ValueError: A size that is none: unknown keys, or not a positive whole number.
         TypeError: A size of the wrong type.
     """
     names = getattr(getattr(part, "valid_kwargs", None), "__annotations__", {})
-    settings = {name: getattr(part, name, None) for name in names} | dict(wishes)
+    settings = {name: getattr(part, name, None) for name in names} | dict(options)
     standardize = getattr(part, "_standardize_kwargs", None)
     if standardize is not None:
         sizes = {name: settings.get(name) for name in (*SIZES, "default_to_square")}

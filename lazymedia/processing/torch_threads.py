@@ -12,8 +12,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
+
+from lazymedia.contexts import contextmanager
 
 
 class _Inside(threading.local):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from lazymedia.media.video.sampling import READS
+
 _POLICIES: Final[Mapping[str, str]] = {
     "Qwen2VLVideoProcessor": "qwen2_vl",
     "Qwen3VLVideoProcessor": "qwen3_vl",
@@ -25,8 +27,6 @@ def sampling_of(video_processor: object, most: int) -> dict[str, Any]:
     Empty, so that the decoder's own defaults hold, for a processor with a rule that no policy mirrors, and for one that
     names neither a number nor a rate and has the general rule.
     """
-    from lazymedia.media.video.sampling import READS
-
     policy = _policy(type(video_processor))
     if policy is None:
         return {}

@@ -11,6 +11,7 @@ transformers is loaded by `make_processor` alone.
 
 from __future__ import annotations
 
+from lazymedia.public import show_at
 from lazymedia.testing.audio import make_audio
 from lazymedia.testing.decoders import CountingMediaIO, FailingMediaIO, GatedMediaIO
 from lazymedia.testing.media import make_image
@@ -34,3 +35,6 @@ __all__ = [
     "make_video",
     "native_cancel",
 ]
+
+for _name in __all__:
+    show_at(__name__, globals()[_name])

@@ -10,7 +10,7 @@ import socket
 import struct
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, Self, final
 
@@ -18,6 +18,8 @@ import anyio
 import h11
 from anyio import AsyncContextManagerMixin
 from anyio.abc import TaskGroup
+
+from lazymedia.contexts import asynccontextmanager
 
 _RESET: Final = struct.pack("ii", 1, 0)  # linger for no time: closing sends RST
 _READ_BYTES: Final = 64 * 1024

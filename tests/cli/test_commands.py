@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import hashlib
+import io
 import json
 import os
 import subprocess
@@ -94,8 +95,6 @@ def test_render_as_json_and_as_safetensors(
 
 
 def test_render_reads_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
-
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(body(data_url(make_image())))))
 
     assert main(["render", "-"]) == 0

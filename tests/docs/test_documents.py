@@ -12,7 +12,10 @@ import pytest
 from tests.programs import Programs
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -29,7 +32,7 @@ def test_every_block_is_of_a_kind_that_is_tested() -> None:
     """An unmarked block is a drawing."""
     languages = {language for page in PAGES for language, _ in FENCE.findall(page.read_text())}
 
-    assert languages <= {"", "python", "console"}
+    assert languages <= {"", "python", "console", "mermaid"}
     assert blocks("python")
 
 
@@ -82,9 +85,7 @@ def test_nothing_says_to_install_the_package_of_this_name_from_the_public_index(
     """It is another project there."""
     folders = ("lazymedia", "docs", "examples", "benchmarks", "scripts", "changelog.d", "tests")
     files = [path for name in folders for path in sorted((ROOT / name).rglob("*")) if path.is_file()]
-    texts = {
-        path: path.read_bytes().decode(errors="ignore") for path in [ROOT / "README.md", ROOT / "CHANGELOG.md", *files]
-    }
+    texts = {path: path.read_bytes().decode(errors="ignore") for path in [*PAGES, ROOT / "CHANGELOG.md", *files]}
     command = re.compile(r"(?:pip|uv|pipx|conda)\s+(?:\w+\s+)*(?:-\S+\s+)*[\"'`]?lazymedia\b(?!-)")
 
     assert command.search("pip install 'lazymedia[hf]'")

@@ -23,6 +23,9 @@ from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.server import Handler, MediaServer, Request, Response
 from tests.fetch.descriptors import open_sockets
 from tests.fetch.test_pool import pool_of
+from tests.loops import is_added
+
+pytestmark = pytest.mark.every_loop
 
 LOOPBACK = ("127.0.0.0/8",)
 IMAGE = RawBytesMediaIO("image")
@@ -31,6 +34,12 @@ STORMS = {"asyncio": 40, "trio": 100}
 LONG_STORMS = 1000
 """Rounds of the storm. httpcore 1.0.9 on trio lost its first slot after about ten (encode/httpcore#1093); a round costs
 some 190 ms of CPU on asyncio, which runs in its debug mode, and 30 on trio."""
+
+
+def rounds(backend: tuple[str, object]) -> int:
+    if os.environ.get("LAZYMEDIA_LONG_TESTS"):
+        return LONG_STORMS
+    return STORMS[backend[0]] // (5 if is_added(backend) else 1)
 
 
 async def test_storms_of_cancelled_fetches_cost_the_pool_no_slot(anyio_backend: tuple[str, object]) -> None:
@@ -50,7 +59,7 @@ async def test_storms_of_cancelled_fetches_cost_the_pool_no_slot(anyio_backend: 
                 await media.fetch_image(server.url(f"/a?{seconds}"), IMAGE)  # each a download of its own
 
         before = open_sockets()
-        storms = LONG_STORMS if os.environ.get("LAZYMEDIA_LONG_TESTS") else STORMS[anyio_backend[0]]
+        storms = rounds(anyio_backend)
         for number in range(storms):
             longest = 0.020 if number % 2 else 0.004
             if number % 2:
@@ -103,7 +112,7 @@ async def test_storms_over_shared_downloads_cost_no_place(max_per_host: int, any
                     await media.fetch_image(url, IMAGE)
 
         before = open_sockets()
-        storms = (LONG_STORMS if os.environ.get("LAZYMEDIA_LONG_TESTS") else STORMS[anyio_backend[0]]) // 2
+        storms = rounds(anyio_backend) // 2
         for _ in range(storms):
             async with anyio.create_task_group() as storm:
                 for _ in range(30):

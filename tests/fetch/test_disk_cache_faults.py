@@ -20,6 +20,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -410,8 +411,6 @@ def test_processes_that_share_a_folder_never_see_a_wrong_body(tmp_path: Path, pr
 
 
 def test_threads_that_share_a_cache_never_see_a_wrong_body(tmp_path: Path) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     cache = DownloadCache(tmp_path / "cache", max_bytes=LIMIT)
 
     def run(seed: int) -> int:

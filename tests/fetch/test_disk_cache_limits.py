@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -117,8 +118,6 @@ def test_a_file_system_without_locks_is_used_without(cache: DownloadCache, monke
 
 
 def test_a_lock_that_another_process_keeps_costs_one_download(folder: Path, clock: Clock) -> None:
-    import fcntl
-
     DownloadCache(folder, clock=clock)
     cache = DownloadCache(folder, clock=clock)
     with (folder / "lock").open("w") as lock:

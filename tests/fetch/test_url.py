@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from ipaddress import IPv6Address
 
 import httpx2
 import pytest
@@ -37,7 +38,7 @@ def parse(text: str) -> DataUrl | FileUrl | HttpUrl:
         ("http://localhost/", "http", "localhost", 80),
         ("http://[::1]/", "http", "::1", 80),
         ("http://[0:0:0:0:0:0:0:1]:8080/", "http", "::1", 8080),
-        ("http://[::ffff:127.0.0.1]/", "http", "::ffff:7f00:1", 80),
+        ("http://[::ffff:127.0.0.1]/", "http", str(IPv6Address("::ffff:7f00:1")), 80),  # dotted from Python 3.13 on
         ("http://müller.de/", "http", "xn--mller-kva.de", 80),
         ("http://MÜLLER.de/", "http", "xn--mller-kva.de", 80),
         ("http://example。com/", "http", "example.com", 80),

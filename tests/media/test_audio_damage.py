@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 
@@ -32,8 +33,6 @@ def decode(clip: bytes, backend: str = "auto") -> np.ndarray[Any, Any]:
 
 def short_video(*, audio_after: bool = False) -> bytes:
     """A short MPEG-4 video in MP4, with or without an audio track behind the video."""
-    import av
-
     buffer = io.BytesIO()
     with av.open(buffer, "w", format="mp4") as container:
         video: Any = container.add_stream("mpeg4", rate=10)

@@ -20,7 +20,7 @@ import pytest
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS
-from lazymedia.media.audio import AudioMediaIO, ffmpeg, ffmpeg_frames, ffmpeg_graph
+from lazymedia.media.audio import AudioMediaIO, ffmpeg, ffmpeg_frames, ffmpeg_graph, formats
 from lazymedia.media.audio.formats import MP4, sniff
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.testing import make_image
@@ -377,8 +377,6 @@ def test_a_text_that_names_other_files_is_never_demuxed_as_one(what: str, demuxe
 
 
 def _kind(demuxer: str) -> Any:
-    from lazymedia.media.audio import formats
-
     return next(kind for kind in vars(formats).values() if isinstance(kind, formats.Format) and kind.demuxer == demuxer)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 import sys
@@ -11,8 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+import soundfile
 
-from lazymedia.media.audio import AudioMediaIO
+from lazymedia.errors import UnprocessableMediaError
+from lazymedia.media.audio import AudioMediaIO, resample
 from lazymedia.media.audio.formats import sniff
 from lazymedia.testing.audio import make_audio
 from tests.media.audio_clips import flac, wav
@@ -29,6 +32,7 @@ from tests.media.hostile_clips import (
     vorbis_in_matroska,
 )
 from tests.media.mp3_clips import frames, id3v2, song, untold
+from tests.media.ogg_pages import changed, replace
 from tests.programs import Programs
 
 LOADED: Final = """
@@ -154,10 +158,6 @@ def broken_packets(count: int) -> bytes:
 
 def silence(bits: int) -> bytes:
     """Nine minutes in frames of a few bytes."""
-    import io
-
-    import soundfile
-
     buffer = io.BytesIO()
     with soundfile.SoundFile(buffer, "w", 48_000, 2, format="FLAC", subtype=f"PCM_{bits}") as file:
         for _ in range(9):
@@ -298,9 +298,6 @@ def test_samples_beyond_any_recording_are_refused(value: float, channels: int, b
         clip = wav(pcm, bits=bits, tag=3, channels=channels)
 
         assert "samples" in refusal(clip, backend)
-        from lazymedia.errors import UnprocessableMediaError
-        from lazymedia.media.audio import resample
-
         with pytest.raises(UnprocessableMediaError):
             AudioMediaIO().load_bytes_resampled(clip, resample(8_000))
 
@@ -321,8 +318,6 @@ def test_floats_that_hold_pcm_as_whole_numbers_are_taken_as_they_are(scale: floa
 
 def test_an_opus_made_louder_than_any_recording_is_refused_or_finite(read_apart: Read) -> None:
     """Its header may ask for 128 dB. RFC 7845, section 5.1."""
-    from tests.media.ogg_pages import changed, replace
-
     clip = changed(
         make_audio(1, 48_000, format="OPUS"),
         lambda at, sheet: (

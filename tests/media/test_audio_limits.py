@@ -10,6 +10,7 @@ from functools import cache
 import av.logging
 import numpy as np
 import pytest
+import soundfile
 
 from lazymedia.errors import PayloadTooLargeError, UnprocessableMediaError
 from lazymedia.limits import Limits
@@ -105,8 +106,6 @@ def test_the_limit_on_decoded_bytes_counts_all_channels(format_: str) -> None:
 
 def test_the_silence_bomb_stops_at_the_limit() -> None:
     """Nine minutes of silence in a few kilobytes, a limit of one."""
-    import soundfile
-
     buffer = io.BytesIO()
     with soundfile.SoundFile(buffer, "w", 48_000, 1, format="FLAC", subtype="PCM_16") as file:
         for _ in range(9):

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soxr
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.audio import AudioMediaIO, resample, to_channels
 from lazymedia.media.audio.resample import resampled_length
+from lazymedia.media.audio.samples import Collector
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.parse.audio import audio_rules
 from lazymedia.testing.audio import make_audio, sound
@@ -34,8 +36,6 @@ def test_one_second_gives_exactly_the_target_rate_and_keeps_its_pitch(rate: int)
 
 @pytest.mark.parametrize("rate", [*RATES, 44_056, 7_999, 384_000])
 def test_the_length_is_the_exact_one_rounded_and_blocks_equal_the_whole(rate: int) -> None:
-    import soxr
-
     for count in (1_001, 65_535, 65_536, 65_537, 200_003):
         clip = np.random.default_rng(count).uniform(-0.5, 0.5, count).astype(np.float32)
         samples, _ = resample(16_000)((clip, rate))
@@ -102,8 +102,6 @@ def test_a_mapped_reference_resamples_while_decoding(channels: int | None, monke
 
 def only_of_rate(rate: int, seconds: float) -> Any:
     """A collector's ``append`` that takes no more than so much at that rate."""
-    from lazymedia.media.audio.samples import Collector
-
     append, most = Collector.append, round(rate * seconds)
 
     def checked(self: Collector, block: Any) -> None:

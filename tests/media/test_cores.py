@@ -10,7 +10,7 @@ import pytest
 
 from lazymedia.media import MediaRef
 from lazymedia.media.cores import Cores
-from lazymedia.media.video import VideoMediaIO
+from lazymedia.media.video import VideoMediaIO, reader, side_by_side
 from lazymedia.testing import make_video
 
 LONG = make_video(120, gop=12)
@@ -28,8 +28,6 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> Cores:
 @pytest.fixture
 def helpers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many threads each decode asked for beside its own."""
-    from lazymedia.media.video import reader, side_by_side
-
     asked: list[int] = []
 
     def counted(first: Callable[[], None], others: Sequence[Callable[[], None]]) -> None:

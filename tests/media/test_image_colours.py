@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy import typing as npt
-from PIL import Image, ImageOps
+from PIL import Image, ImageCms, ImageOps
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
@@ -151,8 +151,6 @@ def test_every_mode_without_transparency_becomes_what_pillow_makes_of_it(mode: s
 
 
 def test_a_colour_profile_is_ignored_on_every_way_in() -> None:
-    from PIL import ImageCms
-
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     plain = pictures.photo()
     for kind, save in pictures.LOSSLESS.items():

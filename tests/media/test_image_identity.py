@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 import uuid
 from collections.abc import Callable
@@ -169,8 +170,6 @@ def test_decodes_in_many_threads_agree_with_one_alone() -> None:
 
 
 def test_a_reference_restored_from_a_pickle_is_decoded_and_keeps_its_key() -> None:
-    import pickle
-
     ref = ImageMediaIO().load_bytes_ref(pictures.encode(pictures.photo(), "PNG"))
     again = pickle.loads(pickle.dumps(ref))
     assert again.is_decoded

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lazymedia.errors import ReleasedError, UnprocessableMediaError
@@ -97,8 +98,6 @@ def test_nothing_decodes_by_accident(use: Callable[[Any], Any]) -> None:
 
 
 def test_numpy_is_not_given_the_media() -> None:
-    import numpy as np
-
     calls: list[int] = []
     ref = MediaRef(lambda: calls.append(1), b"x")
 

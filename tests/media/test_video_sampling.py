@@ -93,14 +93,14 @@ def theirs(name: str) -> Any:
     """A video processor of transformers, without weights or files."""
     pytest.importorskip("torch")
     pytest.importorskip("torchvision")
-    import transformers
+    import transformers  # noqa: PLC0415  # optional, and slow to load
 
     return getattr(transformers, name)()
 
 
 def mirrored(processor: Any, made: Clip, **wanted: float) -> list[int] | None:
     """What it samples; None where it raises, or would divide by no frames at all."""
-    from transformers.video_utils import VideoMetadata
+    from transformers.video_utils import VideoMetadata  # noqa: PLC0415  # optional, and slow to load
 
     metadata = VideoMetadata(total_num_frames=made.total, fps=made.fps, duration=made.duration)
     try:

@@ -14,11 +14,12 @@ from av.packet import Packet
 from av.video.stream import VideoStream
 
 from lazymedia.errors import PayloadTooLargeError, UnprocessableMediaError
-from lazymedia.limits import Limits
+from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.stopping import DecodeStopped, checkpoint, stopping_when
 from lazymedia.media.video import PacketIndexCache, VideoMediaIO, VideoMetadata
 from lazymedia.media.video.container import Opened, packets_of
 from lazymedia.media.video.index import PacketIndex
+from lazymedia.media.video.reader import reading
 from lazymedia.media.video.sampling import Clip
 from lazymedia.media.video.scan import learn
 from lazymedia.media.video.side_by_side import run_all
@@ -262,9 +263,6 @@ def test_a_second_decode_of_a_payload_does_not_scan(monkeypatch: pytest.MonkeyPa
 
 
 def index_of(frames: int) -> PacketIndex:
-    from lazymedia.limits import DEFAULT_LIMITS
-    from lazymedia.media.video.reader import reading
-
     with reading(make_video(frames, codec="mpeg4"), DEFAULT_LIMITS) as opened:
         return opened.scan()
 

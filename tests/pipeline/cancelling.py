@@ -8,14 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
-import pytest
 from anyio.lowlevel import checkpoint
 
 from lazymedia.testing.decoders import GatedMediaIO
 from lazymedia.testing.quiet import native_cancel
 from tests.pipeline.support import GatedCache, WatchedInfo, hf_processor, picture
-
-ASYNCIO_ONLY = pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": True})], ids=["asyncio"])
 
 
 async def some_ticks(count: int = 10) -> None:

@@ -21,8 +21,11 @@ from lazymedia.pipeline.serial import Phases
 from lazymedia.processing import MultiModalInputs
 from lazymedia.testing.decoders import GatedMediaIO
 from lazymedia.testing.quiet import assert_quiet, native_cancel
-from tests.pipeline.cancelling import ASYNCIO_ONLY, Moment, running, some_ticks, ways
+from tests.loops import ASYNCIO_ONLY
+from tests.pipeline.cancelling import Moment, running, some_ticks, ways
 from tests.pipeline.support import GatedCache, caching, open_gated, opened, picture, reached, refs, request
+
+pytestmark = pytest.mark.every_loop
 
 # --- the first test: a phase is never left running alone --------------------------------------------------------------
 

@@ -29,6 +29,8 @@ from tests.pipeline.support import (
     request,
 )
 
+pytestmark = pytest.mark.every_loop
+
 
 async def test_queued_decodes_of_a_cancelled_request_never_start(anyio_backend: tuple[str, object]) -> None:
     for native in ways(anyio_backend):

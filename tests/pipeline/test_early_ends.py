@@ -14,7 +14,8 @@ from lazymedia.errors import UnprocessableMediaError
 from lazymedia.pipeline import MultiModalApplyState
 from lazymedia.testing.decoders import FailingMediaIO, GatedMediaIO
 from lazymedia.testing.quiet import assert_quiet
-from tests.pipeline.cancelling import ASYNCIO_ONLY, Moment
+from tests.loops import ASYNCIO_ONLY
+from tests.pipeline.cancelling import Moment
 from tests.pipeline.support import GatedCache, open_gated, opened, picture, reached, refs, request
 
 # --- deadlines, given-up phases ---------------------------------------------------------------------------------------

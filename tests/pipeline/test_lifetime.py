@@ -15,6 +15,7 @@ from lazymedia.errors import OverloadedError
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.testing.decoders import GatedMediaIO
 from lazymedia.testing.quiet import native_cancel
+from tests.loops import ASYNCIO_ONLY
 from tests.pipeline.support import (
     WAIT,
     GatedCache,
@@ -29,8 +30,6 @@ from tests.pipeline.support import (
     request,
 )
 from tests.programs import Programs
-
-ASYNCIO_ONLY = pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": True})], ids=["asyncio"])
 
 
 class Recording(WatchedInfo):

@@ -26,6 +26,8 @@ from tests.pipeline.cancelling import running, some_ticks, ways
 from tests.pipeline.clips import as_picture, picture_ref
 from tests.pipeline.support import WAIT, caching, hf_processor, reached, request
 
+pytestmark = pytest.mark.every_loop
+
 MEDIA = "lazymedia.media."
 
 

@@ -24,8 +24,11 @@ from lazymedia.hops import Child, open_nursery
 from lazymedia.media import MediaIO, MediaRef
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.testing import GatedMediaIO, MediaServer, Request, Response, assert_quiet
-from tests.pipeline.cancelling import ASYNCIO_ONLY, some_ticks
+from tests.loops import ASYNCIO_ONLY
+from tests.pipeline.cancelling import some_ticks
 from tests.pipeline.support import WAIT, GatedCache, WatchedInfo, hf_processor, opened, picture, reached, refs, request
+
+pytestmark = pytest.mark.every_loop
 
 
 class Small(RawBytesMediaIO):

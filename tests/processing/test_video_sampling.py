@@ -1,4 +1,4 @@
-"""Frames as a model's own processor would choose them, unless an operator or a request wishes others."""
+"""Frames as a model's own processor would choose them, unless an operator or a request chooses others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytest.importorskip("torchvision")
 
 def theirs(name: str, **settings: Any) -> Any:
     """A video processor of transformers, without weights or files."""
-    import transformers
+    import transformers  # noqa: PLC0415  # optional, and slow to load
 
     return getattr(transformers, name)(**settings)
 
@@ -87,8 +87,8 @@ def test_the_model_goes_below_the_operator_who_goes_below_the_request(settings: 
     operator = settings(fps=1, decoder_threads=1)
     assert (operator["sampling"], operator["fps"]) == ("qwen3_vl", 1.0)
 
-    wished = settings({"num_frames": 8}, fps=1)
-    assert (wished["sampling"], wished["num_frames"], wished["fps"]) == ("qwen3_vl", 8, None)
+    chosen = settings({"num_frames": 8}, fps=1)
+    assert (chosen["sampling"], chosen["num_frames"], chosen["fps"]) == ("qwen3_vl", 8, None)
     assert settings({"sampling": "uniform", "num_frames": 8})["sampling"] == "uniform"
 
 

@@ -20,5 +20,8 @@ from lazymedia.media.audio.channels import ChannelRule, to_channels
 from lazymedia.media.audio.info import AudioInfo
 from lazymedia.media.audio.io import BACKENDS, AudioMediaIO, Clip
 from lazymedia.media.audio.resample import Resampler, resample
+from lazymedia.public import publish
 
 __all__ = ["BACKENDS", "AudioInfo", "AudioMediaIO", "ChannelRule", "Clip", "Resampler", "resample", "to_channels"]
+
+publish(__name__)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import chain
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from av.error import EOFError as FFmpegEOFError
 from av.stream import Discard
 
+from lazymedia.contexts import contextmanager
 from lazymedia.limits import Limits
 from lazymedia.media.audio.bounds import check_layout, refused
 from lazymedia.media.audio.ffmpeg import Track, choose, open_container

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import av
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from av.error import EOFError as FFmpegEOFError
 
+from lazymedia.contexts import contextmanager
 from lazymedia.media.audio.ffmpeg import Track, demuxer_options
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.samples import BLOCK

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from itertools import chain
 from typing import Any, Final
@@ -16,6 +16,7 @@ from typing import Any, Final
 import av
 import numpy.typing as npt
 
+from lazymedia.contexts import contextmanager
 from lazymedia.limits import Limits
 from lazymedia.media.audio import ffmpeg, ffmpeg_frames, ffmpeg_graph, ogg
 from lazymedia.media.audio.bounds import check_layout, refused

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import soundfile
 
+from lazymedia.contexts import contextmanager
 from lazymedia.limits import Limits
 from lazymedia.media.audio import pyav_reader
 from lazymedia.media.audio.bounds import check_layout, check_length, refused

@@ -7,12 +7,12 @@ leave at the rate, with the channels and with the width they are stored with.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from lazymedia.contexts import contextmanager
 from lazymedia.limits import Limits
 from lazymedia.media import system_ffmpeg
 from lazymedia.media.audio import ffmpeg, pyav_reader

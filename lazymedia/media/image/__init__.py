@@ -19,5 +19,8 @@ from __future__ import annotations
 
 from lazymedia.media.image.header import ImageHeader, probe
 from lazymedia.media.image.io import MODES, ImageMediaIO, Picture
+from lazymedia.public import publish
 
 __all__ = ["MODES", "ImageHeader", "ImageMediaIO", "Picture", "probe"]
+
+publish(__name__)

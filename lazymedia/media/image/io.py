@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 from lazymedia.errors import LazyMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.image import exif, header, heif, memory
-from lazymedia.media.image.outline import refused
+from lazymedia.media.image.outline import check_size, refused
 from lazymedia.media.io import MediaIO
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
@@ -153,8 +153,6 @@ class ImageMediaIO(MediaIO[Picture]):
         Raises:
             UnprocessableMediaError: Over a limit, or pixels that cannot be loaded.
         """
-        from lazymedia.media.image.outline import check_size
-
         check_size(*image.size, self._limits)
         try:
             image.load()

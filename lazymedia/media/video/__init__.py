@@ -26,5 +26,8 @@ from lazymedia.media.video.index_cache import PacketIndexCache
 from lazymedia.media.video.io import BACKENDS, Video, VideoMediaIO
 from lazymedia.media.video.metadata import VideoMetadata
 from lazymedia.media.video.sampling import POLICIES
+from lazymedia.public import publish
 
 __all__ = ["BACKENDS", "POLICIES", "PacketIndexCache", "Video", "VideoMediaIO", "VideoMetadata"]
+
+publish(__name__)

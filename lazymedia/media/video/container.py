@@ -13,10 +13,10 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from lazymedia.contexts import contextmanager
 from lazymedia.media.stopping import checkpoint
 from lazymedia.media.video.faults import blamed_on_payload, refused
 from lazymedia.media.video.tables import check_tables, most_packets

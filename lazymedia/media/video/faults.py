@@ -7,8 +7,8 @@ here: a decision about what is a fault.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
+from lazymedia.contexts import contextmanager
 from lazymedia.errors import LazyMediaError, UnprocessableMediaError
 
 

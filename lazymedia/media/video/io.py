@@ -21,7 +21,7 @@ from lazymedia.media.spec import DecodeSpec, shared_payload_digest
 from lazymedia.media.stopping import checkpoint
 from lazymedia.media.video import backends, jpeg_sequence, picture_sequence
 from lazymedia.media.video.backends import BACKENDS
-from lazymedia.media.video.container import identify
+from lazymedia.media.video.container import identify, open_video
 from lazymedia.media.video.faults import blamed_on_payload, refused
 from lazymedia.media.video.index_cache import IndexSource, PacketIndexCache
 from lazymedia.media.video.metadata import VideoMetadata
@@ -245,7 +245,6 @@ class VideoMediaIO(MediaIO[Video]):
 
     def _outline(self, data: bytes, indexes: IndexSource, backend: str) -> VideoMetadata | None:
         """What a decode will tell, unless a frame does not decode: learnt from packets and headers alone."""
-        from lazymedia.media.video.container import open_video
         from lazymedia.media.video.reader import planned
         from lazymedia.media.video.scan import learn
         from lazymedia.media.video.upright import shown_size

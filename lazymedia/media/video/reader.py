@@ -11,11 +11,12 @@ the decoder to skip, where it does that exactly.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from lazymedia.contexts import contextmanager
 from lazymedia.media.cores import CORES
 from lazymedia.media.video.container import Opened, check_frame_size, check_transfer, open_video, packets_of
 from lazymedia.media.video.faults import refused

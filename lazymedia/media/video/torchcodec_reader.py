@@ -13,12 +13,13 @@ code, to the same bits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from lazymedia.contexts import contextmanager
 from lazymedia.media import system_ffmpeg
 from lazymedia.media.stopping import checkpoint
 from lazymedia.media.video import reader
