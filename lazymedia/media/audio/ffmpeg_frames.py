@@ -44,6 +44,15 @@ _FEW, _BYTES_PER_ERROR = 1024, 256
 """Errors behind which reading ends: a demuxer may report one at the same place for ever. More for a large payload: a
 packet of AAC has some 300 bytes."""
 
+_FEW_PACKETS: Final = 2_000
+_PACKET_BYTES: Final = 16
+_PACKETS_PER_SECOND: Final = 500
+"""Packets: so many, one more for each of so many bytes of the payload, and so many more for each second that was
+decoded. Reading and decoding one takes some 20 microseconds. Opus has 400 in a second at most."""
+
+_SPARE_BYTES: Final = 1 << 20
+"""What packets may hold together beyond twice the payload; see `lazymedia.media.video.container`."""
+
 _STRICT: Final = {"flac": {"err_detect": "crccheck+explode"}}
 """Options of decoders. By default FFmpeg's FLAC decoder gives the noise that a damaged frame decodes to."""
 
@@ -57,7 +66,8 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     """Decode a payload of one recording. The losses that it has are complete at the end.
 
     Raises:
-        UnprocessableMediaError: As `choose`; or another rate or other channels from the middle on.
+        UnprocessableMediaError: As `choose`; another rate or other channels from the middle on; or far more packets, or
+            bytes in them, than a payload of this size has.
         NoSamplesError: Nothing decodes.
         av.FFmpegError: The header is damaged.
     """
@@ -67,7 +77,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
         for other in container.streams:
             if other.index != stream.index:
                 other.discard = Discard.all
-        frames = _Frames(container, stream, track, kind, losses, _FEW + len(data) // _BYTES_PER_ERROR)
+        frames = _Frames(container, stream, track, kind, losses, len(data))
         decoded = iter(frames)
         if track.is_one_page:
             next(decoded, None)
@@ -92,7 +102,7 @@ class _Frames:
     """
 
     def __init__(
-        self, container: Any, stream: Any, track: Track, kind: Format, losses: Losses, most_errors: int
+        self, container: Any, stream: Any, track: Track, kind: Format, losses: Losses, payload_bytes: int
     ) -> None:
         self.last_error: av.FFmpegError | None = None
         self._container = container
@@ -100,7 +110,9 @@ class _Frames:
         self._options = _UNTRIMMED if track.is_one_page else _STRICT.get(track.codec, {})
         self._decoder = self._prepared(stream.codec_context)
         self._losses = losses
-        self._errors_left = most_errors
+        self._errors_left = _FEW + payload_bytes // _BYTES_PER_ERROR
+        self._packets_left: float = _FEW_PACKETS + payload_bytes // _PACKET_BYTES
+        self._bytes_left = _SPARE_BYTES + 2 * payload_bytes
         self._free_errors = _UNDECODABLE_START if kind.joinable else 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -108,6 +120,7 @@ class _Frames:
             try:
                 for packet in self._container.demux(self._stream):
                     checkpoint()
+                    self._count(packet)
                     if packet.size:  # an empty one would end the decoder, wherever it stands
                         yield from self._decoded(packet)
                     if self._errors_left <= 0:
@@ -120,6 +133,14 @@ class _Frames:
             else:
                 break
         yield from self._decoded(None)
+
+    def _count(self, packet: Any) -> None:
+        self._packets_left -= 1
+        self._bytes_left -= packet.size
+        if self._packets_left < 0:
+            raise refused("the audio has more packets than are allowed for its size and length")
+        if self._bytes_left < 0:
+            raise refused("the audio's packets hold more bytes than are allowed for its size")
 
     def like(self, first: Any, others: Iterator[Any]) -> Iterator[Any]:
         """The first frame and the others of its shape. Few of another shape are damage; many are another recording,
@@ -172,6 +193,8 @@ class _Frames:
         frames = [frame for frame in decoded if frame.samples]
         if frames:
             self._free_errors = 0
+            length = sum(frame.samples for frame in frames)
+            self._packets_left += _PACKETS_PER_SECOND * length / frames[0].sample_rate
         return frames
 
     def _behind_tags(self, packet: Any) -> list[Any]:
