@@ -19,9 +19,9 @@ import pytest
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
+from lazymedia.media.mp4_tables import MAX_SAMPLES, check_tables
 from lazymedia.media.video import VideoMediaIO
 from lazymedia.media.video.container import CODECS, identify
-from lazymedia.media.mp4_tables import MAX_SAMPLES, check_tables
 from lazymedia.testing import make_image
 from lazymedia.testing.video import make_video
 from tests.media import mp4_files, videos

@@ -40,8 +40,7 @@ def behind_start_codes(data: bytes) -> Iterator[bytes]:
 def pictures(codec: str, data: bytes, lengths: int, size: tuple[int, int]) -> float:
     """Pictures that the slices of a packet cover at most, if each goes on to the picture's end.
 
-    Slices of one picture may overlap, and decoders decode all of them (FFmpeg 8.1): one of some ten bytes can cover the
-    whole picture.
+    Slices may overlap, and FFmpeg 8.1 decodes all of them. One of some ten bytes can cover the whole picture.
 
     Args:
         codec: FFmpeg's name, one of `SLICED`.
@@ -55,7 +54,9 @@ def pictures(codec: str, data: bytes, lengths: int, size: tuple[int, int]) -> fl
         return sum(1 - min(start, blocks) / blocks for start in starts)
     if codec == "hevc":
         return sum(bool(unit) and unit[0] >> 1 & 0x3F < _FIRST_OTHER for unit in _units(data, lengths))
-    return len(_ROWS.findall(data)) * 16 / max(16, size[1])
+    rows = max(1, -(-size[1] // 16))
+    starts = [min(number[-1] - 1, rows) for number in _ROWS.findall(data)]
+    return len(starts) / rows if codec == "mpeg2video" else sum(1 - start / rows for start in starts)
 
 
 _SLICES: Final = frozenset({1, 2, 5})
@@ -63,7 +64,8 @@ _SLICES: Final = frozenset({1, 2, 5})
 _FIRST_OTHER: Final = 32
 """Types of HEVC's units below this hold slices; ITU-T H.265, table 7-1."""
 _ROWS: Final = re.compile(rb"\x00\x00\x01[\x01-\xaf]", re.DOTALL)
-"""How slices of MPEG-1 and MPEG-2 begin, each of which covers a row of blocks at most; ITU-T H.262, 6.2.4 and table 6-1."""
+"""How slices of MPEG-1 and MPEG-2 begin: the last byte is the row of blocks. Those of MPEG-2 end with that row; ITU-T
+H.262, 6.1.2 and 6.3.16."""
 
 
 def _units(data: bytes, lengths: int) -> Iterator[bytes]:
