@@ -78,7 +78,7 @@ def in_packets(pid: int, data: bytes, *, first: int = 0) -> bytes:
 
 def associations(count: int, *, first: int = 1, each: int = 40) -> bytes:
     """A table of programs, in sections of so many each."""
-    tables = []
+    tables: list[bytes] = []
     for start in range(first, first + count, each):
         numbers = range(start, min(start + each, first + count))
         rows = b"".join(struct.pack(">HH", number, 0xE000 | 0x1E00) for number in numbers)

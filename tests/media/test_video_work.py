@@ -300,12 +300,14 @@ def _last_slice(packet: bytes, *, by_length: bool) -> int:
 @pytest.mark.parametrize("backend", ["pyav", "torchcodec"])
 @pytest.mark.parametrize("kind", SLICES)
 def test_slices_that_cover_each_other_are_counted(kind: str, backend: str) -> None:
-    """Some tens of bytes cover half of the picture, or a row of it, and are decoded every time."""
+    """Some tens of bytes cover half of the picture, or a row of it, and are decoded every time. Of H.264 in MPEG-TS,
+    FFmpeg makes a packet of each slice that begins before the last one.
+    """
     if backend == "torchcodec":
         load_or_skip()
     data = sliced(kind, 200_000)
     start = time.process_time()
-    with pytest.raises(UnprocessableMediaError, match=r"and slices for [0-9]+ more would have to be decoded"):
+    with pytest.raises(UnprocessableMediaError, match=r"and slices for [0-9]+ more|packets at most"):
         VideoMediaIO(num_frames=3, video_backend=backend).load_bytes(data)
 
     assert time.process_time() - start < 1 + 2 * len(data) / 1e6

@@ -50,13 +50,13 @@ def pictures(codec: str, data: bytes, lengths: int, size: tuple[int, int]) -> fl
     """
     if codec == "h264":
         blocks = max(1, -(-size[0] // 16) * -(-size[1] // 16))
-        starts = (_first_block(unit) for unit in _units(data, lengths) if unit and unit[0] & TYPE in _SLICES)
-        return sum(1 - min(start, blocks) / blocks for start in starts)
+        firsts = (_first_block(unit) for unit in _units(data, lengths) if unit and unit[0] & TYPE in _SLICES)
+        return sum(1 - min(first, blocks) / blocks for first in firsts)
     if codec == "hevc":
         return sum(bool(unit) and unit[0] >> 1 & 0x3F < _FIRST_OTHER for unit in _units(data, lengths))
     rows = max(1, -(-size[1] // 16))
-    starts = [min(number[-1] - 1, rows) for number in _ROWS.findall(data)]
-    return len(starts) / rows if codec == "mpeg2video" else sum(1 - start / rows for start in starts)
+    found = [min(begin[-1] - 1, rows) for begin in _ROWS.findall(data)]
+    return len(found) / rows if codec == "mpeg2video" else sum(1 - row / rows for row in found)
 
 
 _SLICES: Final = frozenset({1, 2, 5})
