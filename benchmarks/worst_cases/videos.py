@@ -332,6 +332,7 @@ def _others() -> list[Case]:
         _case("ts-programs", _ts_programs, _FEW, short=True),
         _case("ts-empty-packets", lambda s: (b"\x47\x1f\xff\x10" + bytes(184)) * (s.megabytes * 5_000), _FEW),
         _case("flv-tags", lambda s: _flv(s.megabytes << 16), _FEW, short=True),
+        _case("flv-times-descend", lambda s: _flv_descending(s.entries, b"\x09", b"\x12\0"), _FEW, short=True),
         _case("flv-metadata", lambda s: _flv_metadata(s.entries), _FEW, short=True),
         _case("avi-index", _avi_index, _FEW),
         _case("avi-info", _avi_info, _FEW),
@@ -353,6 +354,13 @@ def _flv(tags: int) -> bytes:
     """Tags of pictures of Sorenson's H.263 that hold nothing."""
     tag = b"\x09\0\0\x02" + bytes(7) + b"\x22\0" + struct.pack(">L", 13)
     return b"FLV\x01\x01\0\0\0\x09" + bytes(4) + tag * tags
+
+
+def _flv_descending(tags: int, kind: bytes, body: bytes) -> bytes:
+    """Key frames each of which comes before the last one."""
+    size, end = len(body).to_bytes(3), struct.pack(">L", 11 + len(body))
+    times = (((tags - number) & 0xFFFFFF).to_bytes(3) for number in range(tags))
+    return _flv(0) + b"".join(kind + size + time + bytes(4) + body + end for time in times)
 
 
 def _flv_metadata(count: int) -> bytes:

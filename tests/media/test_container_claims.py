@@ -18,7 +18,7 @@ from benchmarks.worst_cases.avifs import box
 from benchmarks.worst_cases.oggs import checksum
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media.audio import AudioMediaIO
-from lazymedia.media.matroska import check_cues
+from lazymedia.media.matroska_cues import check_cues
 from lazymedia.media.mp4_tables import check_tables
 from lazymedia.media.ts_programs import MAX_PROGRAMS, check_programs
 from lazymedia.media.video import VideoMediaIO

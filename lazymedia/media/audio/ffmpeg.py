@@ -4,7 +4,6 @@ demuxer, no protocol, and audio decoders only.
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,8 +18,9 @@ from lazymedia.media.audio.bounds import check_layout, check_length, refused
 from lazymedia.media.audio.formats import MP3, Format
 from lazymedia.media.audio.info import AudioInfo
 from lazymedia.media.audio.mpeg_audio import declared_samples
-from lazymedia.media.matroska import check_cues
+from lazymedia.media.matroska_cues import check_cues
 from lazymedia.media.mp4_tables import check_tables
+from lazymedia.media.payload_file import payload_file
 from lazymedia.media.ts_programs import check_programs
 
 _CODECS: Final = {
@@ -107,7 +107,8 @@ def open_container(data: bytes, kind: Format) -> Any:
         "format_whitelist": kind.demuxer,
     }
     try:
-        return av.open(io.BytesIO(data), format=kind.demuxer, container_options=options, metadata_errors="replace")
+        file = payload_file(data, kind.demuxer)
+        return av.open(file, format=kind.demuxer, container_options=options, metadata_errors="replace")
     except FFmpegMemoryError as exc:
         # FFmpeg allocates tables of the size that a header has; a payload of some megabytes needs none of that size.
         raise refused(OUT_OF_MEMORY) from exc

@@ -23,7 +23,8 @@ from lazymedia.media.audio.ffmpeg import Track
 from lazymedia.media.audio.formats import MATROSKA, MP4, Format
 from lazymedia.media.audio.info import AudioInfo
 from lazymedia.media.audio.source import Clock, Losses, NoSamplesError, Source
-from lazymedia.media.matroska import has_encodings
+from lazymedia.media.matroska_cues import has_encodings
+from lazymedia.media.payload_file import can_seek
 from lazymedia.media.stopping import checkpoint
 
 _SMALL: Final = 1 << 16
@@ -151,7 +152,7 @@ def _source(data: bytes, kind: Format, limits: Limits, track: Track) -> Iterator
             yield source
         return
     is_loose = track.codec.startswith(("pcm_", "adpcm_")) and kind.demuxer not in _LARGE_PACKETS
-    is_loose = is_loose or (kind == MATROSKA and has_encodings(data))
+    is_loose = is_loose or (kind == MATROSKA and has_encodings(data)) or not can_seek(kind.demuxer)
     frame_by_frame = track.is_listed or track.is_one_page or track.codec == "flac" or is_loose or not track.channels
     if len(data) > _SMALL and not frame_by_frame:
         with ExitStack() as stack:

@@ -10,15 +10,15 @@ forced.
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from lazymedia.media.matroska import check_cues
+from lazymedia.media.matroska_cues import check_cues
 from lazymedia.media.mp4_tables import check_tables
+from lazymedia.media.payload_file import payload_file
 from lazymedia.media.stopping import checkpoint
 from lazymedia.media.ts_programs import check_programs
 from lazymedia.media.video.faults import blamed_on_payload, refused
@@ -157,7 +157,7 @@ def open_video(data: bytes, limits: Limits) -> Iterator[Opened]:
     with blamed_on_payload("the video's container cannot be read"):
         try:
             container = av.open(
-                io.BytesIO(data),
+                payload_file(data, kind),
                 "r",
                 format=kind,
                 # What is decoded to learn parameters is thrown away, and need not be smooth.

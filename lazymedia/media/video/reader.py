@@ -17,6 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.media.cores import CORES
+from lazymedia.media.payload_file import can_seek
 from lazymedia.media.video.container import Opened, check_frame_size, check_transfer, open_video, packets_of
 from lazymedia.media.video.faults import refused
 from lazymedia.media.video.frames import Converter
@@ -243,7 +244,7 @@ class Reader:
         """
         import av
 
-        for time in index.seek_times(position):
+        for time in index.seek_times(position) if can_seek(self._opened.kind) else ():
             self._packets = None
             try:
                 self._opened.container.seek(time, stream=self._opened.stream)
