@@ -214,6 +214,29 @@ def stripped() -> bytes:
     return jpegs(*blocks, extra=matroskas.compression(3, data[:4]))
 
 
+def tags(kind: bytes, body: bytes, *, order: int) -> bytes:
+    """An FLV of 150,000 tags, each of which comes behind the last one, or before it."""
+    size, end = len(body).to_bytes(3), struct.pack(">L", 11 + len(body))
+    times = (number.to_bytes(3) for number in range(150_000)[::order])
+    return b"FLV\x01\x05\0\0\0\x09" + bytes(4) + b"".join(kind + size + at + bytes(4) + body + end for at in times)
+
+
+@pytest.mark.parametrize("modality", ["video", "audio"])
+def test_tags_of_an_flv_that_descend_take_no_more_time_than_others(modality: str) -> None:
+    """FFmpeg sorts its index of them: 200,000 of sound took more than a minute."""
+    kind, body = (b"\x09", b"\x12\0") if modality == "video" else (b"\x08", b"\x2e\0")
+    reader = VideoMediaIO(num_frames=2) if modality == "video" else AudioMediaIO()
+    taken = []
+    for order in (1, -1):
+        data = tags(kind, body, order=order)
+        start = time.process_time()
+        with pytest.raises(UnprocessableMediaError):
+            reader.load_bytes(data)
+        taken.append(time.process_time() - start)
+
+    assert taken[1] < 2 * taken[0] + 0.1
+
+
 FINE: dict[str, Callable[[], bytes]] = {
     "Matroska, zlib": zlib_of_pictures,
     "Matroska, a shared beginning": stripped,

@@ -319,7 +319,7 @@ def test_slices_of_one_picture_are_no_more_than_that(kind: str) -> None:
     with open_video(sliced(kind), Limits()) as opened:
         lengths = length_bytes(codec, opened.stream.codec_context.extradata or b"")
         found = [
-            pictures(codec, bytes(packet), lengths, SIDES)
+            pictures(codec, bytes(packet), lengths, SIDES, 1)
             for packet in opened.container.demux(opened.stream)
             if packet.size
         ]
@@ -338,6 +338,29 @@ def test_the_first_block_of_a_slice_is_read_behind_emulation_prevention() -> Non
             body = body.replace(b"\0\0" + bytes([low]), b"\0\0\3" + bytes([low]))
         unit = b"\x41" + body
 
-        share = pictures("h264", struct.pack(">L", len(unit)) + unit, 4, (16_384, 16_384))
+        share = pictures("h264", struct.pack(">L", len(unit)) + unit, 4, (16_384, 16_384), 1)
 
         assert share == pytest.approx(1 - block / (1 << 20), abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["H.264", "HEVC", "MPEG-2"])
+def test_many_slices_count_as_pictures_of_the_largest_size(kind: str) -> None:
+    """The header may claim a smaller size than the packet itself."""
+    codec = {"libx264": "h264", "libx265": "hevc"}.get(SLICES[kind][0], SLICES[kind][0])
+    with open_video(sliced(kind, 1_000), Limits()) as opened:
+        lengths = length_bytes(codec, opened.stream.codec_context.extradata or b"")
+        _, packet, *_ = (bytes(packet) for packet in opened.container.demux(opened.stream) if packet.size)
+
+    found = pictures(codec, packet, lengths, (64, 64), 1 << 20)
+
+    assert found >= 1_000 / 4 * (1 << 20) / (64 * 64)  # of MPEG-2, four rows are a picture
+
+
+@pytest.mark.parametrize("slices", [1, 4, 8])
+def test_pictures_of_several_slices_have_room(slices: int) -> None:
+    """A minute of 1920 x 1080 at 1 Mbit/s, and ten minutes; 32 frames of each."""
+    for seconds, frames in ((60, 1_800), (600, 32 * 125)):
+        work = Work("h264", FULL_HD, wanted=32, payload_bytes=125_000 * seconds, limits=Limits())
+        work.add(frames)
+        for _ in range(frames):
+            work.add_slices((slices - 1) / 2)

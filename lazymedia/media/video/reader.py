@@ -205,7 +205,8 @@ class Reader:
         codec = self._opened.stream.codec_context
         if codec.name in SLICED:
             lengths = length_bytes(codec.name, codec.extradata or b"")
-            taken.work.add_slices(pictures(codec.name, bytes(packet), lengths, (codec.width, codec.height)) - 1)
+            size, largest = (codec.width, codec.height), self._limits.max_video_frame_pixels
+            taken.work.add_slices(pictures(codec.name, bytes(packet), lengths, size, largest) - 1)
 
     def _note(self, fault: Exception, taken: Taken, *, skips: bool) -> None:
         """One frame is broken. The decoder goes on with the next, unless it stopped at a size it may not decode."""

@@ -37,28 +37,36 @@ def behind_start_codes(data: bytes) -> Iterator[bytes]:
         start = stop + 3
 
 
-def pictures(codec: str, data: bytes, lengths: int, size: tuple[int, int]) -> float:
+def pictures(codec: str, data: bytes, lengths: int, size: tuple[int, int], largest: int) -> float:
     """Pictures that the slices of a packet cover at most, if each goes on to the picture's end.
 
-    Slices may overlap, and FFmpeg 8.1 decodes all of them. One of some ten bytes can cover the whole picture.
+    Slices may overlap, and FFmpeg 8.1 decodes all of them. One of some ten bytes can cover the whole picture. A packet
+    may also change the picture's size, so that many slices count as pictures of the largest size.
 
     Args:
         codec: FFmpeg's name, one of `SLICED`.
         data: The packet.
         lengths: As `length_bytes`.
         size: Width and height of the picture, pixels.
+        largest: Pixels that a picture may have.
     """
     if codec == "h264":
-        blocks = max(1, -(-size[0] // 16) * -(-size[1] // 16))
-        firsts = (_first_block(unit) for unit in _units(data, lengths) if unit and unit[0] & TYPE in _SLICES)
-        return sum(1 - min(first, blocks) / blocks for first in firsts)
-    if codec == "hevc":
-        return sum(bool(unit) and unit[0] >> 1 & 0x3F < _FIRST_OTHER for unit in _units(data, lengths))
-    rows = max(1, -(-size[1] // 16))
-    found = [min(begin[-1] - 1, rows) for begin in _ROWS.findall(data)]
-    return len(found) / rows if codec == "mpeg2video" else sum(1 - row / rows for row in found)
+        blocks = -(-size[0] // 16) * -(-size[1] // 16)
+        firsts = [_first_block(unit) for unit in _units(data, lengths) if unit and unit[0] & TYPE in _SLICES]
+        whole = float(len(firsts))
+        covered = sum(1 - first / blocks if first < blocks else 1 for first in firsts)
+    elif codec == "hevc":
+        covered = whole = sum(bool(unit) and unit[0] >> 1 & 0x3F < _FIRST_OTHER for unit in _units(data, lengths))
+    else:
+        rows = max(1, -(-size[1] // 16))
+        found = [begin[-1] - 1 for begin in _ROWS.findall(data)]
+        whole = len(found) / rows
+        covered = whole if codec == "mpeg2video" else sum(1 - row / rows if row < rows else 1 for row in found)
+    return covered if whole <= _MANY else whole * max(1.0, largest / max(1, size[0] * size[1]))
 
 
+_MANY: Final = 32
+"""Slices from which on they count in full."""
 _SLICES: Final = frozenset({1, 2, 5})
 """Types of H.264's units that begin a slice; ITU-T H.264, table 7-1."""
 _FIRST_OTHER: Final = 32
