@@ -24,6 +24,7 @@ from lazymedia.media.ts_programs import MAX_PROGRAMS, check_programs
 from lazymedia.media.video import VideoMediaIO
 from lazymedia.testing import make_audio, make_image
 from lazymedia.testing.video import make_video
+from tests.media.torchcodec_here import load_or_skip
 
 SIZE = (64, 48)
 PCM = matroskas.audio_track(b"A_PCM/INT/LIT", 16_000, 1)
@@ -198,6 +199,15 @@ def test_what_holds_more_than_a_payload_of_its_size_is_rejected(modality: str, k
 
     assert time.process_time() - start < 0.5 + 2 * len(data) / 1e6
     assert (caught.value.modality, caught.value.status_hint) == (modality, 422)
+
+
+@pytest.mark.parametrize("kind", ["Matroska, samples laced", "Matroska, cues that descend", "MOV, chunks of a sample"])
+def test_what_torchcodec_reads_is_counted_too(kind: str) -> None:
+    load_or_skip()
+    make, words = AUDIO[kind]
+
+    with pytest.raises(UnprocessableMediaError, match=words):
+        AudioMediaIO(audio_backend="torchcodec").load_bytes(make())
 
 
 def zlib_of_pictures() -> bytes:

@@ -18,7 +18,7 @@ from av.error import EOFError as FFmpegEOFError
 from av.stream import Discard
 
 from lazymedia.limits import Limits
-from lazymedia.media.audio.bounds import check_layout, refused
+from lazymedia.media.audio.bounds import PacketCount, check_layout, refused
 from lazymedia.media.audio.ffmpeg import Track, choose, open_container
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.mpeg_audio import frame_size
@@ -43,15 +43,6 @@ _LARGEST_FRAME: Final = 2881
 _FEW, _BYTES_PER_ERROR = 1024, 256
 """Errors behind which reading ends: a demuxer may report one at the same place for ever. More for a large payload: a
 packet of AAC has some 300 bytes."""
-
-_FEW_PACKETS: Final = 2_000
-_PACKET_BYTES: Final = 16
-_PACKETS_PER_SECOND: Final = 500
-"""Packets: so many, one more for each of so many bytes of the payload, and so many more for each second that was
-decoded. Reading and decoding one takes some 20 microseconds. Opus has 400 in a second at most."""
-
-_SPARE_BYTES: Final = 1 << 20
-"""What packets may hold together beyond twice the payload; see `lazymedia.media.video.container`."""
 
 _STRICT: Final = {"flac": {"err_detect": "crccheck+explode"}}
 """Options of decoders. By default FFmpeg's FLAC decoder gives the noise that a damaged frame decodes to."""
@@ -111,8 +102,7 @@ class _Frames:
         self._decoder = self._prepared(stream.codec_context)
         self._losses = losses
         self._errors_left = _FEW + payload_bytes // _BYTES_PER_ERROR
-        self._packets_left: float = _FEW_PACKETS + payload_bytes // _PACKET_BYTES
-        self._bytes_left = _SPARE_BYTES + 2 * payload_bytes
+        self._packets = PacketCount(payload_bytes)
         self._free_errors = _UNDECODABLE_START if kind.joinable else 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -120,7 +110,7 @@ class _Frames:
             try:
                 for packet in self._container.demux(self._stream):
                     checkpoint()
-                    self._count(packet)
+                    self._packets.add(packet.size)
                     if packet.size:  # an empty one would end the decoder, wherever it stands
                         yield from self._decoded(packet)
                     if self._errors_left <= 0:
@@ -133,14 +123,6 @@ class _Frames:
             else:
                 break
         yield from self._decoded(None)
-
-    def _count(self, packet: Any) -> None:
-        self._packets_left -= 1
-        self._bytes_left -= packet.size
-        if self._packets_left < 0:
-            raise refused("the audio has more packets than are allowed for its size and length")
-        if self._bytes_left < 0:
-            raise refused("the audio's packets hold more bytes than are allowed for its size")
 
     def like(self, first: Any, others: Iterator[Any]) -> Iterator[Any]:
         """The first frame and the others of its shape. Few of another shape are damage; many are another recording,
@@ -193,8 +175,7 @@ class _Frames:
         frames = [frame for frame in decoded if frame.samples]
         if frames:
             self._free_errors = 0
-            length = sum(frame.samples for frame in frames)
-            self._packets_left += _PACKETS_PER_SECOND * length / frames[0].sample_rate
+            self._packets.decoded(sum(frame.samples for frame in frames) / frames[0].sample_rate)
         return frames
 
     def _behind_tags(self, packet: Any) -> list[Any]:
