@@ -157,6 +157,7 @@ def _tables() -> list[Case]:
         _case("amr-zeros", lambda s: b"#!AMR\n" + (b"\x04" + bytes(12)) * ((s.seconds - 1) * 50)),
         _case("ts-empty-packets-audio", lambda s: (b"\x47\x1f\xff\x10" + bytes(184)) * (s.megabytes * 5_000), _NATIVE),
         _case("flv-script-audio", _flv, _NATIVE),
+        _case("flv-times-descend-audio", _flv_descending, _NATIVE, short=True),
     ]
 
 
@@ -323,6 +324,15 @@ def _flv(scale: Scale) -> bytes:
     frame = b"\x2e" + _mp3(1)[-144:]
     sound = b"\x08" + len(frame).to_bytes(3) + bytes(7) + frame + struct.pack(">L", len(frame) + 11)
     return b"FLV\x01\x04\0\0\0\x09" + bytes(4) + script + sound * 20
+
+
+def _flv_descending(scale: Scale) -> bytes:
+    """Tags that hold a byte of MPEG audio, each before the last one."""
+    tags = (
+        b"\x08\0\0\x02" + (scale.entries - number).to_bytes(3) + bytes(4) + b"\x2e\0" + struct.pack(">L", 13)
+        for number in range(scale.entries)
+    )
+    return b"FLV\x01\x04\0\0\0\x09" + bytes(4) + b"".join(tags)
 
 
 def _case(name: str, make: Maker, asks: tuple[str, ...] = (), *, short: bool = False) -> Case:

@@ -53,10 +53,12 @@ CODECS: Final = {
 }
 
 
-def encoded(codec: Codec, size: tuple[int, int], frames: int) -> bytes:
-    """That many grey frames."""
-    grey = av.VideoFrame.from_ndarray(np.full((size[1], size[0], 3), 90, np.uint8), format="rgb24")
-    frame = grey.reformat(format=codec.pixels)
+def encoded(codec: Codec, size: tuple[int, int], frames: int, *, noise: bool = False) -> bytes:
+    """That many grey frames, or frames of the same noise."""
+    pixels = np.full((size[1], size[0], 3), 90, np.uint8)
+    if noise:
+        pixels = np.random.default_rng(0).integers(0, 256, pixels.shape, np.uint8)
+    frame = av.VideoFrame.from_ndarray(pixels, format="rgb24").reformat(format=codec.pixels)
     buffer = io.BytesIO()
     with av.open(buffer, "w", format=codec.muxer) as output:
         stream: Any = output.add_stream(codec.name, rate=_RATE, options=dict(codec.options))

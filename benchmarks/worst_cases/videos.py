@@ -6,6 +6,7 @@ import functools
 import io
 import struct
 import zlib
+from dataclasses import replace
 from typing import Any, Final
 
 import av
@@ -60,6 +61,12 @@ def _coded() -> list[Case]:
         _case("mjpeg-scans", lambda s: _mjpeg(_many_scans(s)), _FEW, short=True),
         _case("mjpeg-restarts", lambda s: _mjpeg(jpegs.restarts(s.frame)), _FEW),
         _case("h264-many-frames-in-a-packet", _h264_of_frames, _FEW),
+        _case("h264-slices-overlap", lambda s: _slices(s, "h264"), _FEW, short=True),
+        _case("h264-later-slices-overlap", lambda s: _slices(s, "h264", later=True), _FEW, short=True),
+        _case("hevc-slices-overlap", lambda s: _slices(s, "hevc"), _FEW, short=True),
+        _case("mpeg2-slices-repeat", _mpeg2_slices, _FEW),
+        _case("vp9-superframes", _superframes, _FEW, short=True),
+        _case("h264-samples-share-bytes", _h264_shared, _FEW, short=True),
         _case("vp8-sizes-alternate", _sizes, _FEW),
         _case("h264-many-units", _h264_of_units, _FEW, short=True),
         _case("h264-many-times", lambda _: _times(1 << 40), _FEW),
@@ -86,6 +93,78 @@ def _h264_of_frames(scale: Scale) -> bytes:
     source = streams.encoded(streams.CODECS["h264"], scale.frame, 17)
     first, *others = _packets(source)
     return streams.muxed(source, "mp4", [first, *[b"".join(others)] * (scale.frames // 16)])
+
+
+def _slices(scale: Scale, name: str, *, later: bool = False) -> bytes:
+    """Two packets, of which one holds the same slice many times. Each covers the whole picture in some tens of bytes.
+
+    Args:
+        scale: How many.
+        name: The codec.
+        later: All but the first begin at the second block, so that a decoder takes them for one picture's.
+    """
+    codec = streams.CODECS[name]
+    if name == "hevc":  # whose decoder leaves out a second slice that begins the picture: take one that does not
+        codec = replace(codec, options={**codec.options, "x265-params": codec.options["x265-params"] + ":slices=2"})
+    source = streams.encoded(codec, scale.frame, 3)
+    first, second, *_ = _packets(source)
+    unit = second[-_last_unit(second) :]
+    again = _at_second_block(unit) if later else unit
+    return streams.muxed(source, "mp4", [first, second + again * (scale.entries // 20)])
+
+
+def _last_unit(packet: bytes) -> int:
+    """Bytes of the last unit of a packet, its length included."""
+    start = 0
+    while True:
+        size = 4 + int.from_bytes(packet[start : start + 4])
+        start += size
+        if start >= len(packet):
+            return size
+
+
+def _at_second_block(unit: bytes) -> bytes:
+    """A slice of H.264 that begins at the first block, begun at the second: 010 for 1, by which all else moves by two
+    bits. ITU-T H.264, 7.3.3, 7.4.1.1 and 9.1.
+    """
+    body = unit[5:].replace(b"\0\0\3", b"\0\0")
+    bits = "010" + format(int.from_bytes(body), f"0{8 * len(body)}b")[1:]
+    bits = bits.rstrip("0")
+    bits += "0" * (-len(bits) % 8)
+    moved = int(bits, 2).to_bytes(len(bits) // 8)
+    for low in range(4):
+        moved = moved.replace(b"\0\0" + bytes([low]), b"\0\0\3" + bytes([low]))
+    return struct.pack(">L", 1 + len(moved)) + unit[4:5] + moved
+
+
+def _mpeg2_slices(scale: Scale) -> bytes:
+    """A packet that holds the rows of a picture many times."""
+    width, height = scale.frame
+    source = streams.encoded(streams.CODECS["mpeg2"], (min(width, _MPEG_2), height), 3)
+    first, second, *_ = _packets(source)
+    at = second.index(b"\0\0\1\1")
+    return streams.muxed(source, "mpegts", [first, second[:at] + second[at:] * (scale.entries // 100)])
+
+
+def _superframes(scale: Scale) -> bytes:
+    """Packets of eight frames each, of which seven are not shown. VP9 bitstream specification, annex B."""
+    source = streams.encoded(streams.CODECS["vp9"], scale.frame, 17)
+    first, *others = _packets(source)
+    packet = b"".join(others[:8])
+    marker = bytes([0xC0 | 3 << 3 | 7])
+    packet += marker + struct.pack("<8L", *map(len, others[:8])) + marker
+    return streams.muxed(source, "webm", [first, *[packet] * (scale.frames // 8)])
+
+
+def _h264_shared(scale: Scale) -> bytes:
+    """Samples that are all the same key frame, which is large: noise."""
+    codec = streams.CODECS["h264"]
+    source = streams.encoded(codec, scale.frame, 1, noise=True)
+    start = source.index(b"stsd") - 4
+    entry = source[start + 16 : start + int.from_bytes(source[start : start + 4])]
+    packet = _packet(source)
+    count = scale.entries // 20
+    return mp4s.Track(entry, packet, count, size=len(packet), chunks=count, shown=scale.frame).movie()
 
 
 def _sizes(scale: Scale) -> bytes:
@@ -253,6 +332,7 @@ def _others() -> list[Case]:
         _case("ts-programs", _ts_programs, _FEW, short=True),
         _case("ts-empty-packets", lambda s: (b"\x47\x1f\xff\x10" + bytes(184)) * (s.megabytes * 5_000), _FEW),
         _case("flv-tags", lambda s: _flv(s.megabytes << 16), _FEW, short=True),
+        _case("flv-times-descend", lambda s: _flv_descending(s.entries, b"\x09", b"\x12\0"), _FEW, short=True),
         _case("flv-metadata", lambda s: _flv_metadata(s.entries), _FEW, short=True),
         _case("avi-index", _avi_index, _FEW),
         _case("avi-info", _avi_info, _FEW),
@@ -274,6 +354,13 @@ def _flv(tags: int) -> bytes:
     """Tags of pictures of Sorenson's H.263 that hold nothing."""
     tag = b"\x09\0\0\x02" + bytes(7) + b"\x22\0" + struct.pack(">L", 13)
     return b"FLV\x01\x01\0\0\0\x09" + bytes(4) + tag * tags
+
+
+def _flv_descending(tags: int, kind: bytes, body: bytes) -> bytes:
+    """Key frames each of which comes before the last one."""
+    size, end = len(body).to_bytes(3), struct.pack(">L", 11 + len(body))
+    times = (((tags - number) & 0xFFFFFF).to_bytes(3) for number in range(tags))
+    return _flv(0) + b"".join(kind + size + time + bytes(4) + body + end for time in times)
 
 
 def _flv_metadata(count: int) -> bytes:

@@ -125,8 +125,9 @@ LARGE: dict[str, Callable[[], bytes]] = {
 }
 
 
-FRAME_BY_FRAME = {"layer II", "a film in a transport stream"}
-"""Layer II where the container does not say which layer it is: FFmpeg's filter expects the samples of layer III."""
+FRAME_BY_FRAME = {"layer II", "a film in a transport stream", "AAC in Flash"}
+"""Layer II where the container does not say which layer it is: FFmpeg's filter expects the samples of layer III. FLV,
+which FFmpeg must not seek in: its filter reads a file that it can seek in."""
 
 
 @needs_memory_files

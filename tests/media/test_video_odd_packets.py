@@ -18,7 +18,7 @@ from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media.video import PacketIndexCache, VideoMediaIO
 from lazymedia.testing.video import make_video
 from tests.media import videos
-from tests.media.test_video_work import chunk, webp
+from tests.media.test_video_work import chunk, muxed, packets, webp
 from tests.media.torchcodec_here import load_or_skip
 
 RED_GREEN_BLUE = [(255, 0, 0), (0, 255, 0), (0, 0, 255)]
@@ -318,3 +318,36 @@ def without_tables(picture: bytes) -> bytes:
 )
 def test_motion_jpeg_as_cameras_write_it_is_not_damaged(change: Any) -> None:
     assert VideoMediaIO(num_frames=-1).load_bytes(rewritten(change))[1].frames_indices == list(range(6))
+
+
+def superframe(frames: list[bytes]) -> bytes:
+    """VP9 bitstream specification, annex B."""
+    marker = bytes([0xC0 | 3 << 3 | len(frames) - 1])
+    return b"".join(frames) + marker + b"".join(len(frame).to_bytes(4, "little") for frame in frames) + marker
+
+
+@pytest.mark.parametrize("good", [True, False])
+@pytest.mark.parametrize("broken", range(1, 8))
+def test_frames_of_a_superframe_that_do_not_decode_take_no_others_with_them(broken: int, *, good: bool) -> None:
+    """Two of them left FFmpeg's decoder full, and every packet behind them was lost."""
+    clip = make_video(12, codec="libvpx-vp9", container="webm", b_frames=0)
+    contents = list(packets(clip))
+    content, is_key = contents[5]
+    contents[5] = (superframe([b"\xff" * 20] * broken + [content] * good), is_key)
+
+    frames, metadata = VideoMediaIO(sampling="all").load_bytes(muxed(clip, contents, "webm"))
+
+    assert metadata.frames_indices == [rank for rank in range(12) if good or rank != 5]
+    if good:
+        np.testing.assert_array_equal(frames, VideoMediaIO(sampling="all").load_bytes(clip)[0])
+
+
+def test_a_superframe_whose_list_is_wrong_takes_no_others_with_it() -> None:
+    clip = make_video(12, codec="libvpx-vp9", container="webm", b_frames=0)
+    contents = list(packets(clip))
+    content, is_key = contents[5]
+    marker = bytes([0xC0 | 3 << 3 | 1])
+    contents[5] = (content + marker + b"\xff" * 8 + marker, is_key)
+
+    assert VideoMediaIO(sampling="all").load_bytes(muxed(clip, contents, "webm"))[1].total_num_frames == 12
+    assert len(VideoMediaIO(sampling="all").load_bytes(muxed(clip, contents, "webm"))[0]) >= 11

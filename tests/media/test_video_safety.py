@@ -19,9 +19,9 @@ import pytest
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
+from lazymedia.media.mp4_tables import MAX_SAMPLES, check_tables
 from lazymedia.media.video import VideoMediaIO
 from lazymedia.media.video.container import CODECS, identify
-from lazymedia.media.video.tables import MAX_SAMPLES, check_tables
 from lazymedia.testing import make_image
 from lazymedia.testing.video import make_video
 from tests.media import mp4_files, videos
@@ -268,7 +268,7 @@ def test_boxes_nested_without_end_are_refused() -> None:
 
 def test_very_many_boxes_are_refused() -> None:
     with pytest.raises(UnprocessableMediaError, match="boxes allowed"):
-        check_tables(box(b"ftyp") + box(b"free") * 100_001)
+        check_tables(box(b"ftyp") + box(b"free") * 100_001, "video")
 
 
 @pytest.mark.parametrize("parent", [b"udta", b"hoov", b"wave", b"tref"])
@@ -298,7 +298,7 @@ def test_memory_is_estimated_from_the_header(wishes: dict[str, Any], expected: i
     "tail", [b"", b"\0", b"\0\0\0\1mdat", b"\0\0\0\0mdat", b"\0\0\0\2mdat", b"\0\0\0\1mdat" + b"\xff" * 8]
 )
 def test_a_box_of_an_odd_size_ends_the_look_at_tables(tail: bytes) -> None:
-    check_tables(box(b"ftyp", b"isom") + tail)
+    check_tables(box(b"ftyp", b"isom") + tail, "video")
 
 
 def test_a_title_that_is_not_utf_8_is_no_obstacle() -> None:
@@ -385,7 +385,7 @@ def test_tables_that_name_the_same_bytes_again_cost_nothing(samples: int, edits:
 
 
 def test_a_thousand_samples_that_share_bytes_are_read_all_the_same() -> None:
-    check_tables(sharing(1_000, edits=2))
+    check_tables(sharing(1_000, edits=2), "video")
 
 
 @pytest.mark.parametrize(("codec", "layout"), [("pcm_s16le", "stereo"), ("pcm_s16be", "stereo"), ("pcm_u8", "mono")])

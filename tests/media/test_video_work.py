@@ -14,6 +14,7 @@ import av
 import pytest
 from PIL import Image
 
+from benchmarks.worst_cases import streams
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.video import VideoMediaIO
@@ -21,9 +22,11 @@ from lazymedia.media.video.container import open_video
 from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.reader import reading
 from lazymedia.media.video.scan import scan
+from lazymedia.media.video.units import length_bytes, pictures
 from lazymedia.media.video.work import Work
 from lazymedia.testing.video import make_video
 from tests.media import videos
+from tests.media.torchcodec_here import load_or_skip
 
 WIDTH, HEIGHT = 2048, 1088
 
@@ -259,3 +262,105 @@ def test_opening_decodes_no_frame_where_no_limit_would_reach_the_decoder(contain
         assert (context.width, context.height) == (128, 64)
         assert context.pix_fmt is None or codec == "mpeg2video"
     assert VideoMediaIO(num_frames=3).load_bytes(clip)[1].frames_indices == [0, 5, 11]
+
+
+SLICES: dict[str, tuple[str, str, dict[str, str], float]] = {
+    # encoder, muxer, options, and pictures that the slices of an ordinary packet cover at most
+    "H.264": ("libx264", "mp4", {"preset": "ultrafast", "x264-params": "slices=2"}, 1.5),
+    "H.264, four": ("libx264", "mp4", {"preset": "ultrafast", "x264-params": "slices=4"}, 2.5),
+    "H.264, MPEG-TS": ("libx264", "mpegts", {"preset": "ultrafast", "x264-params": "slices=2"}, 1.5),
+    "HEVC": ("libx265", "mp4", {"x265-params": f"{videos.X265}:slices=2"}, 2),
+    "HEVC, MPEG-TS": ("libx265", "mpegts", {"x265-params": f"{videos.X265}:slices=2"}, 2),
+    "MPEG-1": ("mpeg1video", "mpegts", {}, 1),
+    "MPEG-2": ("mpeg2video", "mpegts", {}, 1),
+}
+SIDES = (2048, 256)
+
+
+@cache
+def sliced(kind: str, times: int = 0) -> bytes:
+    """Three grey pictures, the last slice of the second one repeated so many times."""
+    codec, muxer, options, _ = SLICES[kind]
+    clip = streams.encoded(streams.Codec(codec, muxer, options), SIDES, 3)
+    contents = list(packets(clip))
+    content, is_key = contents[1]
+    contents[1] = (content + content[_last_slice(content, by_length=muxer == "mp4") :] * times, is_key)
+    return muxed(clip, contents, muxer)
+
+
+def _last_slice(packet: bytes, *, by_length: bool) -> int:
+    if not by_length:
+        return packet.rindex(b"\0\0\1")
+    start = 0
+    while (stop := start + 4 + int.from_bytes(packet[start : start + 4])) < len(packet):
+        start = stop
+    return start
+
+
+@pytest.mark.parametrize("backend", ["pyav", "torchcodec"])
+@pytest.mark.parametrize("kind", SLICES)
+def test_slices_that_cover_each_other_are_counted(kind: str, backend: str) -> None:
+    """Some tens of bytes cover half of the picture, or a row of it, and are decoded every time. Of H.264 in MPEG-TS,
+    FFmpeg makes a packet of each slice that begins before the last one.
+    """
+    if backend == "torchcodec":
+        load_or_skip()
+    data = sliced(kind, 200_000)
+    start = time.process_time()
+    with pytest.raises(UnprocessableMediaError, match=r"and slices for [0-9]+ more|packets at most"):
+        VideoMediaIO(num_frames=3, video_backend=backend).load_bytes(data)
+
+    assert time.process_time() - start < 1 + 2 * len(data) / 1e6
+
+
+@pytest.mark.parametrize("kind", SLICES)
+def test_slices_of_one_picture_are_no_more_than_that(kind: str) -> None:
+    codec = {"libx264": "h264", "libx265": "hevc"}.get(SLICES[kind][0], SLICES[kind][0])
+    with open_video(sliced(kind), Limits()) as opened:
+        lengths = length_bytes(codec, opened.stream.codec_context.extradata or b"")
+        found = [
+            pictures(codec, bytes(packet), lengths, SIDES, 1)
+            for packet in opened.container.demux(opened.stream)
+            if packet.size
+        ]
+
+    assert found == pytest.approx([SLICES[kind][3]] * 3, abs=0.05)
+    assert len(VideoMediaIO(num_frames=3).load_bytes(sliced(kind))[0]) == 3
+
+
+def test_the_first_block_of_a_slice_is_read_behind_emulation_prevention() -> None:
+    """ITU-T H.264, 7.4.1.1: a picture of a million blocks, and slices whose number has long runs of zeros."""
+    for block in (0, 1, 2, 62, 63, 64, 1_000, 32_767, 65_535, 1 << 19):
+        bits = format(block + 1, "b")
+        bits = ("0" * (len(bits) - 1) + bits + "1" * 64)[:64]
+        body = int(bits, 2).to_bytes(8)
+        for low in range(4):
+            body = body.replace(b"\0\0" + bytes([low]), b"\0\0\3" + bytes([low]))
+        unit = b"\x41" + body
+
+        share = pictures("h264", struct.pack(">L", len(unit)) + unit, 4, (16_384, 16_384), 1)
+
+        assert share == pytest.approx(1 - block / (1 << 20), abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["H.264", "HEVC", "MPEG-2"])
+def test_many_slices_count_as_pictures_of_the_largest_size(kind: str) -> None:
+    """The header may claim a smaller size than the packet itself."""
+    codec = {"libx264": "h264", "libx265": "hevc"}.get(SLICES[kind][0], SLICES[kind][0])
+    with open_video(sliced(kind, 1_000), Limits()) as opened:
+        lengths = length_bytes(codec, opened.stream.codec_context.extradata or b"")
+        _, packet, *_ = (bytes(packet) for packet in opened.container.demux(opened.stream) if packet.size)
+
+    found = pictures(codec, packet, lengths, (64, 64), 1 << 20)
+
+    assert found >= 1_000 / 4 * (1 << 20) / (64 * 64)  # of MPEG-2, four rows are a picture
+
+
+@pytest.mark.parametrize("slices", [1, 4, 8])
+def test_pictures_of_several_slices_have_room(slices: int) -> None:
+    """A minute of 1920 x 1080 at 1 Mbit/s, and ten minutes; 32 frames of each."""
+    for seconds, frames in ((60, 1_800), (600, 32 * 125)):
+        work = Work("h264", FULL_HD, wanted=32, payload_bytes=125_000 * seconds, limits=Limits())
+        work.add(frames)
+        for _ in range(frames):
+            work.add_slices((slices - 1) / 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
@@ -12,6 +12,15 @@ if TYPE_CHECKING:
 
 SAMPLE_BYTES = 4
 """Bytes of a sample as float32, which is what every limit on decoded bytes counts."""
+
+_FEW_PACKETS: Final = 2_000
+_PACKET_BYTES: Final = 16
+_PACKETS_PER_SECOND: Final = 500
+"""Packets: so many, one more for each of so many bytes of the payload, and so many more for each second that was
+decoded. Reading and decoding one takes some 20 microseconds. Opus has 400 in a second at most."""
+
+_SPARE_BYTES: Final = 1 << 20
+"""What packets may hold together beyond twice the payload; see `lazymedia.media.video.container`."""
 
 
 def refused(message: str) -> UnprocessableMediaError:
@@ -78,4 +87,33 @@ def check_range(samples: npt.NDArray[Any], limits: Limits) -> None:
         raise refused(f"the audio holds samples beyond {limits.max_audio_amplitude:g}, where full scale is 1")
 
 
-__all__ = ["SAMPLE_BYTES", "check_layout", "check_length", "check_range", "reason", "refused"]
+class PacketCount:
+    """The packets of one recording, compared with its size and with the length that they decode to.
+
+    Args:
+        payload_bytes: Bytes of the recording.
+    """
+
+    def __init__(self, payload_bytes: int) -> None:
+        self._packets_left: float = _FEW_PACKETS + payload_bytes // _PACKET_BYTES
+        self._bytes_left = _SPARE_BYTES + 2 * payload_bytes
+
+    def add(self, size: int) -> None:
+        """Count a packet of so many bytes.
+
+        Raises:
+            UnprocessableMediaError: More packets, or bytes in them, than are allowed. No cause.
+        """
+        self._packets_left -= 1
+        self._bytes_left -= size
+        if self._packets_left < 0:
+            raise refused("the audio has more packets than are allowed for its size and length")
+        if self._bytes_left < 0:
+            raise refused("the audio's packets hold more bytes than are allowed for its size")
+
+    def decoded(self, seconds: float) -> None:
+        """Allow more packets for so many seconds of sound."""
+        self._packets_left += _PACKETS_PER_SECOND * seconds
+
+
+__all__ = ["SAMPLE_BYTES", "PacketCount", "check_layout", "check_length", "check_range", "reason", "refused"]

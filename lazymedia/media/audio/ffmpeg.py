@@ -4,7 +4,6 @@ demuxer, no protocol, and audio decoders only.
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +18,10 @@ from lazymedia.media.audio.bounds import check_layout, check_length, refused
 from lazymedia.media.audio.formats import MP3, Format
 from lazymedia.media.audio.info import AudioInfo
 from lazymedia.media.audio.mpeg_audio import declared_samples
+from lazymedia.media.matroska_cues import check_cues
+from lazymedia.media.mp4_tables import check_tables
+from lazymedia.media.payload_file import payload_file
+from lazymedia.media.ts_programs import check_programs
 
 _CODECS: Final = {
     *("aac", "aac_latm", "mp3", "mp2", "mp1", "opus", "vorbis", "flac", "alac", "ac3", "eac3", "amrnb", "amrwb"),
@@ -32,6 +35,10 @@ _PROBED: Final = (
 """Decoders, by their own names, that opening may run to learn a track's parameters. None of video or pictures."""
 
 _SECTIONS: Final = {"mpegts", "mpeg"}
+_CHECKS: Final = {"mov": check_tables, "matroska": check_cues, "mpegts": check_programs}
+"""What is compared with the payload's size before FFmpeg opens it, by demuxer."""
+_INDEX: Final = 1 << 16
+"""Bytes of FFmpeg's index of a container whose packets it learns as it reads; see `lazymedia.media.video.container`."""
 _PROBE, _PROBE_SECTIONS = 1 << 18, 1 << 21
 """Bytes that FFmpeg reads to learn what is in a payload. Of MPEG streams more, which have no header that says all. Each
 packet that is read takes some 500 bytes of memory until it is decoded, and may have one or two itself.
@@ -46,6 +53,7 @@ def demuxer_options(kind: Format) -> dict[str, str]:
         "probesize": str(_PROBE_SECTIONS if kind.demuxer in _SECTIONS else _PROBE),
         "analyzeduration": str(5_000_000),
         "max_streams": "64",
+        "indexmem": str(_INDEX),
     }
 
 
@@ -87,16 +95,20 @@ def open_container(data: bytes, kind: Format) -> Any:
     """PyAV's container.
 
     Raises:
-        UnprocessableMediaError: A header that asks for more memory than there is. Has a cause.
+        UnprocessableMediaError: A header that asks for more memory than there is, which has a cause; or tables that
+            claim more than a payload of this size may, as `check_tables`, `check_cues` and `check_programs`.
         av.FFmpegError: A damaged header.
     """
+    if kind.demuxer in _CHECKS:
+        _CHECKS[kind.demuxer](data, "audio")
     options = {
         **demuxer_options(kind),
         "protocol_whitelist": "none",  # no such protocol: nothing but the payload can be opened
         "format_whitelist": kind.demuxer,
     }
     try:
-        return av.open(io.BytesIO(data), format=kind.demuxer, container_options=options, metadata_errors="replace")
+        file = payload_file(data, kind.demuxer)
+        return av.open(file, format=kind.demuxer, container_options=options, metadata_errors="replace")
     except FFmpegMemoryError as exc:
         # FFmpeg allocates tables of the size that a header has; a payload of some megabytes needs none of that size.
         raise refused(OUT_OF_MEMORY) from exc

@@ -18,7 +18,7 @@ from av.stream import Discard
 
 from lazymedia.contexts import contextmanager
 from lazymedia.limits import Limits
-from lazymedia.media.audio.bounds import check_layout, refused
+from lazymedia.media.audio.bounds import PacketCount, check_layout, refused
 from lazymedia.media.audio.ffmpeg import Track, choose, open_container
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.mpeg_audio import frame_size
@@ -57,7 +57,8 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     """Decode a payload of one recording. The losses that it has are complete at the end.
 
     Raises:
-        UnprocessableMediaError: As `choose`; or another rate or other channels from the middle on.
+        UnprocessableMediaError: As `choose`; another rate or other channels from the middle on; or far more packets, or
+            bytes in them, than a payload of this size has.
         NoSamplesError: Nothing decodes.
         av.FFmpegError: The header is damaged.
     """
@@ -67,7 +68,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
         for other in container.streams:
             if other.index != stream.index:
                 other.discard = Discard.all
-        frames = _Frames(container, stream, track, kind, losses, _FEW + len(data) // _BYTES_PER_ERROR)
+        frames = _Frames(container, stream, track, kind, losses, len(data))
         decoded = iter(frames)
         if track.is_one_page:
             next(decoded, None)
@@ -92,7 +93,7 @@ class _Frames:
     """
 
     def __init__(
-        self, container: Any, stream: Any, track: Track, kind: Format, losses: Losses, most_errors: int
+        self, container: Any, stream: Any, track: Track, kind: Format, losses: Losses, payload_bytes: int
     ) -> None:
         self.last_error: av.FFmpegError | None = None
         self._container = container
@@ -100,7 +101,8 @@ class _Frames:
         self._options = _UNTRIMMED if track.is_one_page else _STRICT.get(track.codec, {})
         self._decoder = self._prepared(stream.codec_context)
         self._losses = losses
-        self._errors_left = most_errors
+        self._errors_left = _FEW + payload_bytes // _BYTES_PER_ERROR
+        self._packets = PacketCount(payload_bytes)
         self._free_errors = _UNDECODABLE_START if kind.joinable else 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -108,6 +110,7 @@ class _Frames:
             try:
                 for packet in self._container.demux(self._stream):
                     checkpoint()
+                    self._packets.add(packet.size)
                     if packet.size:  # an empty one would end the decoder, wherever it stands
                         yield from self._decoded(packet)
                     if self._errors_left <= 0:
@@ -172,6 +175,7 @@ class _Frames:
         frames = [frame for frame in decoded if frame.samples]
         if frames:
             self._free_errors = 0
+            self._packets.decoded(sum(frame.samples for frame in frames) / frames[0].sample_rate)
         return frames
 
     def _behind_tags(self, packet: Any) -> list[Any]:

@@ -21,13 +21,19 @@ from lazymedia.limits import Limits
 from lazymedia.media.audio import ffmpeg, ffmpeg_frames, ffmpeg_graph, ogg
 from lazymedia.media.audio.bounds import check_layout, refused
 from lazymedia.media.audio.ffmpeg import Track
-from lazymedia.media.audio.formats import MP4, Format
+from lazymedia.media.audio.formats import MATROSKA, MP4, Format
 from lazymedia.media.audio.info import AudioInfo
 from lazymedia.media.audio.source import Clock, Losses, NoSamplesError, Source
+from lazymedia.media.matroska_cues import has_encodings
+from lazymedia.media.payload_file import can_seek
 from lazymedia.media.stopping import checkpoint
 
 _SMALL: Final = 1 << 16
 """Bytes up to which a payload is decoded frame by frame: to open it a second time would cost more than that saves."""
+
+_LARGE_PACKETS: Final = frozenset({"wav", "aiff", "mov"})
+"""Demuxers that make large packets of uncompressed sound, or are only given files with few. In others a packet may be
+one sample, and packets are counted where a clip goes frame by frame."""
 
 _PAUSE: Final = 0.05
 """Seconds between two looks at whether a decode that waits for another is still wanted."""
@@ -146,7 +152,9 @@ def _source(data: bytes, kind: Format, limits: Limits, track: Track) -> Iterator
         with _alone(), ffmpeg_frames.open_source(data, kind, limits) as source:
             yield source
         return
-    frame_by_frame = track.is_listed or track.is_one_page or track.codec == "flac" or not track.channels
+    is_loose = track.codec.startswith(("pcm_", "adpcm_")) and kind.demuxer not in _LARGE_PACKETS
+    is_loose = is_loose or (kind == MATROSKA and has_encodings(data)) or not can_seek(kind.demuxer)
+    frame_by_frame = track.is_listed or track.is_one_page or track.codec == "flac" or is_loose or not track.channels
     if len(data) > _SMALL and not frame_by_frame:
         with ExitStack() as stack:
             try:

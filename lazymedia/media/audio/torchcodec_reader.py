@@ -16,7 +16,7 @@ from lazymedia.contexts import contextmanager
 from lazymedia.limits import Limits
 from lazymedia.media import system_ffmpeg
 from lazymedia.media.audio import ffmpeg, pyav_reader
-from lazymedia.media.audio.bounds import check_layout, refused
+from lazymedia.media.audio.bounds import PacketCount, check_layout, refused
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.samples import BLOCK
 from lazymedia.media.audio.source import Losses, Source
@@ -50,7 +50,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     if stream.metadata.media_type != "audio" or stream.metadata.codec != track.codec:
         raise refused(_OTHER_TRACK)
     losses = Losses()
-    runs = _runs(demuxer, stream.make_decoder(), losses)
+    runs = _runs(demuxer, stream.make_decoder(), losses, PacketCount(len(data)))
     first = next(runs, None)
     if first is None:
         raise refused("the audio track holds no samples")
@@ -61,7 +61,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     yield Source(rate, channels, pyav_reader.counted(source, track, kind), losses)
 
 
-def _runs(demuxer: Any, decoder: Any, losses: Losses) -> Iterator[Any]:
+def _runs(demuxer: Any, decoder: Any, losses: Losses, count: PacketCount) -> Iterator[Any]:
     """What the packets decode to, in order, the decoder drained at the end. No run is empty. A packet that does not
     decode is left out; what the demuxer cannot read ends the clip.
     """
@@ -69,12 +69,16 @@ def _runs(demuxer: Any, decoder: Any, losses: Losses) -> Iterator[Any]:
     try:
         while (packet := next(packets, None)) is not None:
             checkpoint()
+            count.add(0)  # torchcodec does not show how many bytes it holds
             try:
                 runs = decoder.decode(packet)
             except RuntimeError:
                 losses.errors += 1
                 continue
-            yield from (run for run in runs if run.num_samples)
+            for run in runs:
+                if run.num_samples:
+                    count.decoded(run.num_samples / run.sample_rate)
+                    yield run
     except RuntimeError:
         losses.errors += 1
     yield from (run for run in decoder.drain() if run.num_samples)

@@ -10,16 +10,18 @@ forced.
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.contexts import contextmanager
+from lazymedia.media.matroska_cues import check_cues
+from lazymedia.media.mp4_tables import check_tables
+from lazymedia.media.payload_file import payload_file
 from lazymedia.media.stopping import checkpoint
+from lazymedia.media.ts_programs import check_programs
 from lazymedia.media.video.faults import blamed_on_payload, refused
-from lazymedia.media.video.tables import check_tables, most_packets
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -51,11 +53,30 @@ _MOV_BOXES: Final = frozenset({b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wi
 SUPPORTED: Final = "MP4, MOV, Matroska, WebM, AVI, MPEG, FLV, Ogg, GIF, WebP, AVIF"
 """For error texts."""
 
+_CHECKS: Final = {"mov": check_tables, "matroska": check_cues, "mpegts": check_programs}
+"""What is compared with the payload's size before FFmpeg opens it, by demuxer."""
+
 _OPTIONS: Final[dict[str, dict[str, str]]] = {"mjpeg": {"err_detect": "explode"}}
 """Options of single decoders. Motion JPEG leaves the rest of a damaged picture as it was in memory, which depends on
 the frames that were kept before; with this one such a picture is an error, and is left out."""
 
 _TRANSFERS_TO_HDR: Final = {16: "PQ (SMPTE ST 2084)", 18: "HLG (ARIB STD-B67)"}
+
+_FEW_PACKETS: Final = 2_000
+"""Packets of the video that a payload of any size may have."""
+
+_PACKET_BYTES: Final = 24
+"""Bytes of a payload for each further packet. Reading one takes 10 microseconds, up to three times over. The smallest
+frames of H.264 have ten bytes, and as many in the container's tables; key frames between them have thousands."""
+
+_SPARE_BYTES: Final = 1 << 20
+"""What packets may hold together beyond twice the payload. Blocks of a Matroska share a beginning of some bytes that is
+stored once (RFC 9559, 5.1.4.1.31); compressed ones, or samples of an MP4 that share bytes, may hold any number of times
+as much."""
+
+_INDEX_BYTES: Final = 1 << 16
+"""What FFmpeg's index may take of a container whose key frames it learns as it reads. It is sorted, and an entry that
+comes before the others moves them all; FFmpeg halves an index that is full. Its own limit is a mebibyte."""
 
 PROBE_BYTES: Final = 5_000_000
 """Bytes that opening reads at most to learn the streams' parameters: FFmpeg's own default, which an option could
@@ -69,7 +90,7 @@ class Opened:
     kind: str
     container: InputContainer
     stream: VideoStream
-    most_packets: int
+    payload_bytes: int
 
     @property
     def codec(self) -> str:
@@ -129,14 +150,14 @@ def open_video(data: bytes, limits: Limits) -> Iterator[Opened]:
     kind = identify(data)
     if kind is None:
         raise refused(f"not a supported video format (supported: {SUPPORTED})")
-    if kind == "mov":
-        check_tables(data)
+    if kind in _CHECKS:
+        _CHECKS[kind](data, "video")
     import av
 
     with blamed_on_payload("the video's container cannot be read"):
         try:
             container = av.open(
-                io.BytesIO(data),
+                payload_file(data, kind),
                 "r",
                 format=kind,
                 # What is decoded to learn parameters is thrown away, and need not be smooth.
@@ -148,6 +169,7 @@ def open_video(data: bytes, limits: Limits) -> Iterator[Opened]:
                     "probesize": str(PROBE_BYTES),
                     "analyzeduration": str(PROBE_BYTES),
                     "max_streams": str(limits.max_video_streams),
+                    "indexmem": str(_INDEX_BYTES),
                 },
                 metadata_errors="replace",
             )
@@ -156,7 +178,7 @@ def open_video(data: bytes, limits: Limits) -> Iterator[Opened]:
             raise refused("the video's container claims more than is allowed") from exc
     with container:
         with blamed_on_payload("the video's streams cannot be read"):
-            opened = Opened(kind, container, _best_stream(container, limits), most_packets(len(data)))
+            opened = Opened(kind, container, _best_stream(container, limits), len(data))
         yield opened
 
 
@@ -164,16 +186,23 @@ def packets_of(opened: Opened) -> Iterator[Packet[VideoStream]]:
     """The packets of the video stream that hold data, to the end of what can be read.
 
     Raises:
-        UnprocessableMediaError: More packets than a payload of this size may have, empty ones among them.
+        UnprocessableMediaError: More packets than a payload of this size may have, empty ones among them; or far more
+            bytes in them than in the payload.
         DecodeStopped: Between packets, when the request was cancelled.
     """
     import av
 
+    most = _FEW_PACKETS + opened.payload_bytes // _PACKET_BYTES
+    most_bytes = _SPARE_BYTES + 2 * opened.payload_bytes
+    size = 0
     try:
         for number, packet in enumerate(opened.container.demux(opened.stream)):
             checkpoint()
-            if number > opened.most_packets:
-                raise refused(f"a video of this size may have {opened.most_packets} packets at most")
+            size += packet.size
+            if number > most:
+                raise refused(f"a video of this size may have {most} packets at most")
+            if size > most_bytes:
+                raise refused(f"the packets of a video of this size may hold {most_bytes} bytes at most")
             if packet.size:  # an empty packet would tell the decoder that the stream has ended
                 yield packet
     except av.FFmpegError:

@@ -16,6 +16,7 @@ from lazymedia.media import system_ffmpeg
 from lazymedia.media.cores import CORES
 from lazymedia.media.io import MediaIO
 from lazymedia.media.kept import owners_store
+from lazymedia.media.mp4_tables import check_tables, display_size
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec, shared_payload_digest
 from lazymedia.media.stopping import checkpoint
@@ -26,7 +27,6 @@ from lazymedia.media.video.faults import blamed_on_payload, refused
 from lazymedia.media.video.index_cache import IndexSource, PacketIndexCache
 from lazymedia.media.video.metadata import VideoMetadata
 from lazymedia.media.video.sampling import POLICIES, READS, Clip, Request
-from lazymedia.media.video.tables import check_tables, display_size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -190,7 +190,7 @@ class VideoMediaIO(MediaIO[Video]):
     def _estimate(self, data: bytes) -> int | None:
         if identify(data) != "mov":
             return None
-        check_tables(data)
+        check_tables(data, "video")
         size = display_size(data)
         wanted = self._request.num_frames if "num_frames" in READS[self._policy] else None
         if size is None or wanted is None or size[0] * size[1] > self._limits.max_video_frame_pixels:

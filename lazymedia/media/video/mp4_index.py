@@ -220,8 +220,8 @@ def _count(data: bytes, span: Span) -> int:
 
 
 def _check_places(data: bytes, samples: _Samples) -> None:
-    """All samples are there, and none is hidden by an edit."""
-    require(not bool((samples.flags & ~_KEY).any()))
+    """All samples are there, each with bytes of its own by their sum, and none is hidden by an edit."""
+    require(not bool((samples.flags & ~_KEY).any()) and int(samples.sizes.sum()) <= len(data))
     require(int(samples.sizes.min()) > _LENGTH + 1 and int(samples.places.min()) >= 0)
     require(int((samples.places + samples.sizes).max()) <= len(data))
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.contexts import contextmanager
 from lazymedia.media.cores import CORES
+from lazymedia.media.payload_file import can_seek
 from lazymedia.media.video.container import Opened, check_frame_size, check_transfer, open_video, packets_of
 from lazymedia.media.video.faults import refused
 from lazymedia.media.video.frames import Converter
@@ -25,7 +26,7 @@ from lazymedia.media.video.scan import learn
 from lazymedia.media.video.side_by_side import run_all
 from lazymedia.media.video.stretches import Parts, Stretch, plan, shares
 from lazymedia.media.video.taken import Taken
-from lazymedia.media.video.units import length_bytes
+from lazymedia.media.video.units import SLICED, length_bytes, pictures
 from lazymedia.media.video.work import Work
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ _LENGTH: Final = 4
 
 _UNREFERENCED_SLICE: Final = 0x01
 """How a slice of H.264 begins that no other frame refers to: nal_ref_idc 0, nal_unit_type 1 (ITU-T H.264, 7.3.1)."""
+
+_SPLIT: Final = "vp9_superframe_split"
+"""FFmpeg's filter that makes a packet of each frame of a superframe; VP9 bitstream specification, annex B."""
 
 _PROGRESSIVE: Final = frozenset({0, 1})
 """`field_order` unknown or progressive. Two fields of one frame may be two packets with two times."""
@@ -169,25 +173,41 @@ class Reader:
 
         codec: Any = self._opened.stream.codec_context  # the stubs leave out flush_buffers
         codec.flush_buffers()
+        # Two frames of one packet that do not decode leave the decoder full (FFmpeg 8.1), and PyAV 18 cannot empty it.
+        split = av.BitStreamFilterContext(_SPLIT, self._opened.stream) if codec.name == "vp9" else None
         looks = skips and codec.name == "h264" and length_bytes("h264", codec.extradata or b"") == _LENGTH
         for packet in self._until(stretch.stop):
             skips_this = skips and self._position - 1 not in stretch.wanted
             if looks and skips_this and packet.size > _LENGTH and memoryview(packet)[_LENGTH] == _UNREFERENCED_SLICE:
                 continue  # the decoder would take it apart, and then leave it out as well
             self.decoded += 1
+            self._count_slices(packet, taken)
             codec.skip_frame = "NONREF" if skips_this else "DEFAULT"
             try:
-                frames = codec.decode(packet)
+                parts = [packet] if split is None else split.filter(packet)
             except (av.FFmpegError, EOFError) as exc:
                 self._note(exc, taken, skips=skips)
                 continue
-            taken.work.resize(codec.width * codec.height)  # also of frames that are never shown
-            yield from frames
+            for part in parts:
+                try:
+                    frames = codec.decode(part)
+                except (av.FFmpegError, EOFError) as exc:
+                    self._note(exc, taken, skips=skips)
+                    continue
+                taken.work.resize(codec.width * codec.height)  # also of frames that are never shown
+                yield from frames
         try:
             yield from codec.decode(None)
         except (av.FFmpegError, EOFError) as exc:
             self._note(exc, taken, skips=skips)
         codec.flush_buffers()
+
+    def _count_slices(self, packet: Packet[VideoStream], taken: Taken) -> None:
+        codec = self._opened.stream.codec_context
+        if codec.name in SLICED:
+            lengths = length_bytes(codec.name, codec.extradata or b"")
+            size, largest = (codec.width, codec.height), self._limits.max_video_frame_pixels
+            taken.work.add_slices(pictures(codec.name, bytes(packet), lengths, size, largest) - 1)
 
     def _note(self, fault: Exception, taken: Taken, *, skips: bool) -> None:
         """One frame is broken. The decoder goes on with the next, unless it stopped at a size it may not decode."""
@@ -226,7 +246,7 @@ class Reader:
         """
         import av
 
-        for time in index.seek_times(position):
+        for time in index.seek_times(position) if can_seek(self._opened.kind) else ():
             self._packets = None
             try:
                 self._opened.container.seek(time, stream=self._opened.stream)

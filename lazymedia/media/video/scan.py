@@ -59,9 +59,10 @@ def scan(opened: Opened) -> PacketIndex:
     """
     parameters = opened.stream.codec_context.extradata or b""
     fields = FieldPairs(parameters) if opened.codec == "h264" else None
-    found = _Found(opened.kind not in _WITHOUT_TIMES, fields, length_bytes(opened.codec, parameters))
+    lengths = length_bytes(opened.codec, parameters)
+    found = _Found(opened.kind, opened.codec, parameters, opened.kind not in _WITHOUT_TIMES, fields, lengths)
     for packet in packets_of(opened):
-        found.add(packet, opened)
+        found.add(packet)
     if not found.shown:
         raise refused("the video holds no frame that can be read")
     return found.finish(opened)
@@ -71,6 +72,9 @@ def scan(opened: Opened) -> PacketIndex:
 class _Found:
     """What the packets so far have told."""
 
+    kind: str
+    codec: str
+    parameters: bytes
     timed: bool
     fields: FieldPairs | None = None
     lengths: int = 0
@@ -83,11 +87,11 @@ class _Found:
     shown: list[tuple[int, int]] = field(default_factory=list)
     keys: list[tuple[int, int, int]] = field(default_factory=list)
 
-    def add(self, packet: Packet[VideoStream], opened: Opened) -> None:
+    def add(self, packet: Packet[VideoStream]) -> None:
         position, self.packets = self.packets, self.packets + 1
-        self.coded += _coded_frames(opened.codec, packet)
+        self.coded += _coded_frames(self.codec, packet)
         if position and packet.has_sidedata("new_extradata") and not self.changes:
-            self.changes = bytes(packet.get_sidedata("new_extradata")) != opened.stream.codec_context.extradata
+            self.changes = bytes(packet.get_sidedata("new_extradata")) != self.parameters
         if self.fields is not None and self.fields.is_second(packet):
             self._complete(packet, position)
             return
@@ -95,11 +99,11 @@ class _Found:
         if pts is None:
             self.timed, pts = False, position
         if packet.is_keyframe:
-            seek = packet.dts if opened.kind == "mov" else pts
+            seek = packet.dts if self.kind == "mov" else pts
             self.keys.append((pts, position, pts if seek is None else seek))
-        if opened.codec == "hevc" and not self.layered:
+        if self.codec == "hevc" and not self.layered:
             self.layered = _has_temporal_layer(bytes(memoryview(packet)[:_LOOK]), self.lengths)
-        if packet.is_discard or _is_hidden(opened.codec, packet):
+        if packet.is_discard or _is_hidden(self.codec, packet):
             return
         self.last = max(self.last or (pts, 0), (pts, packet.duration or 0))
         self.shown.append((pts, position))

@@ -26,6 +26,7 @@ from lazymedia.media.video import reader
 from lazymedia.media.video.container import check_transfer, open_video
 from lazymedia.media.video.faults import refused
 from lazymedia.media.video.stretches import Parts, Stretch
+from lazymedia.media.video.units import SLICED
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
@@ -81,6 +82,7 @@ class Reader(reader.Reader):
         for part in parts:
             self._track = _Track(self._data, self._opened, index, self._first)
             for stretch in part:
+                self._count_slices_of(stretch, index, taken)
                 if self._begin_at_key(stretch, index, taken) or not self._may_walk(stretch):
                     continue
                 # The container landed behind the key frame, or on one that begins nothing.
@@ -117,6 +119,13 @@ class Reader(reader.Reader):
             if pts is not None and pts >= first:
                 return False
         return False
+
+    def _count_slices_of(self, stretch: Stretch, index: PacketIndex, taken: Taken) -> None:
+        """As before every packet that PyAV decodes: torchcodec does not show what is in a packet."""
+        if self._opened.codec in SLICED:
+            self._go_to(stretch.start, index)
+            for packet in self._until(stretch.stop):
+                self._count_slices(packet, taken)
 
     def _walk(self, frames: _Frames, stretch: Stretch, index: PacketIndex, taken: Taken) -> None:
         """Offer what the stretch wants, until that is all there or cannot come any more."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lazymedia.media.mp4_tables import display_matrix
 from lazymedia.media.video.frames import turn_by
-from lazymedia.media.video.tables import display_matrix
 
 if TYPE_CHECKING:
     from lazymedia.media.video.container import Opened

@@ -42,6 +42,7 @@ class Work:
         self._payload_bytes = payload_bytes
         self._limits = limits
         self._frames = 0
+        self._besides = 0.0
         self._lock = threading.Lock()
 
     def add(self, frames: int) -> None:
@@ -53,6 +54,17 @@ class Work:
         with self._lock:
             self._frames += frames
             self._check()
+
+    def add_slices(self, pictures: float) -> None:
+        """Count what a packet decodes besides one picture, in pictures.
+
+        Raises:
+            UnprocessableMediaError: More pixels than are allowed.
+        """
+        if pictures > 0:
+            with self._lock:
+                self._besides += pictures
+                self._check()
 
     def has_room(self, frames: int) -> bool:
         """Whether so many more frames are allowed."""
@@ -82,7 +94,7 @@ class Work:
         )
 
     def _planned(self, frames: int) -> int:
-        return round(frames * self._pixels * self._cost)
+        return round((frames + self._besides) * self._pixels * self._cost)
 
     def _check(self) -> None:
         if self._frames > self._limits.max_video_walk_frames:
@@ -92,8 +104,9 @@ class Work:
             )
         planned, allowed = self._planned(self._frames), self._allowed
         if planned > allowed:
+            slices = f" and slices for {self._besides:.0f} more" if self._besides else ""
             raise refused(
-                f"{self._frames} frames would have to be decoded for the {self._wanted} that are wanted,"
+                f"{self._frames} frames{slices} would have to be decoded for the {self._wanted} that are wanted,"
                 f" {planned // 1_000_000} megapixels; {allowed // 1_000_000} are allowed for a payload of this size"
             )
 
