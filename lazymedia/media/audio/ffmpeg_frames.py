@@ -44,6 +44,10 @@ _FEW, _BYTES_PER_ERROR = 1024, 256
 """Errors behind which reading ends: a demuxer may report one at the same place for ever. More for a large payload: a
 packet of AAC has some 300 bytes."""
 
+_FEW_EMPTY, _BYTES_PER_EMPTY = 10_000, 16
+"""Empty packets that a payload of any size may have, and bytes for each further one. To read one takes 5 microseconds;
+an OGG stores it in one byte."""
+
 _STRICT: Final = {"flac": {"err_detect": "crccheck+explode"}}
 """Options of decoders. By default FFmpeg's FLAC decoder gives the noise that a damaged frame decodes to."""
 
@@ -57,7 +61,8 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     """Decode a payload of one recording. The losses that it has are complete at the end.
 
     Raises:
-        UnprocessableMediaError: As `choose`; or another rate or other channels from the middle on.
+        UnprocessableMediaError: As `choose`; another rate or other channels from the middle on; or more empty packets
+            than a payload of this size may have.
         NoSamplesError: Nothing decodes.
         av.FFmpegError: The header is damaged.
     """
@@ -67,7 +72,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
         for other in container.streams:
             if other.index != stream.index:
                 other.discard = Discard.all
-        frames = _Frames(container, stream, track, kind, losses, _FEW + len(data) // _BYTES_PER_ERROR)
+        frames = _Frames(container, stream, track, kind, losses, len(data))
         decoded = iter(frames)
         if track.is_one_page:
             next(decoded, None)
@@ -92,7 +97,7 @@ class _Frames:
     """
 
     def __init__(
-        self, container: Any, stream: Any, track: Track, kind: Format, losses: Losses, most_errors: int
+        self, container: Any, stream: Any, track: Track, kind: Format, losses: Losses, payload_bytes: int
     ) -> None:
         self.last_error: av.FFmpegError | None = None
         self._container = container
@@ -100,7 +105,8 @@ class _Frames:
         self._options = _UNTRIMMED if track.is_one_page else _STRICT.get(track.codec, {})
         self._decoder = self._prepared(stream.codec_context)
         self._losses = losses
-        self._errors_left = most_errors
+        self._errors_left = _FEW + payload_bytes // _BYTES_PER_ERROR
+        self._empty_left = _FEW_EMPTY + payload_bytes // _BYTES_PER_EMPTY
         self._free_errors = _UNDECODABLE_START if kind.joinable else 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -110,6 +116,8 @@ class _Frames:
                     checkpoint()
                     if packet.size:  # an empty one would end the decoder, wherever it stands
                         yield from self._decoded(packet)
+                    else:
+                        self._pass_over_empty()
                     if self._errors_left <= 0:
                         break
             except FFmpegEOFError:
@@ -120,6 +128,11 @@ class _Frames:
             else:
                 break
         yield from self._decoded(None)
+
+    def _pass_over_empty(self) -> None:
+        self._empty_left -= 1
+        if self._empty_left < 0:
+            raise refused("the audio has more empty packets than are allowed for its size")
 
     def like(self, first: Any, others: Iterator[Any]) -> Iterator[Any]:
         """The first frame and the others of its shape. Few of another shape are damage; many are another recording,

@@ -1,0 +1,92 @@
+"""Entries of the code books in a Vorbis set-up header. A book of 2^14 entries may take five bytes, and decoders build
+its tables each time that they are opened. Vorbis I, sections 3.2.1 and 4.2.4.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SETUP: Final = b"\x05vorbis"
+"""How the header begins."""
+_SYNC: Final = 0x564342
+_LONGEST: Final = 32
+"""Bits of a code word."""
+
+
+def book_entries(header: bytes) -> int:
+    """Entries of all code books, up to one that is malformed."""
+    bits = _Bits(header)
+    bits.skip(8 * len(SETUP))
+    total = 0
+    for _ in range(bits.take(8) + 1):
+        if bits.take(24) != _SYNC:
+            break
+        dimensions, entries = bits.take(16), bits.take(24)
+        total += entries
+        if bits.take(1):
+            bits.skip(5)
+            _skip_ordered(bits, entries)
+        elif bits.take(1):
+            bits.skip_sparse(entries)
+        else:
+            bits.skip(5 * entries)
+        _skip_lookup(bits, entries, dimensions)
+    return total
+
+
+def _skip_ordered(bits: _Bits, entries: int) -> None:
+    """How many code words there are of each length."""
+    for _ in range(_LONGEST):
+        if entries <= 0:
+            return
+        entries -= bits.take(entries.bit_length())
+
+
+def _skip_lookup(bits: _Bits, entries: int, dimensions: int) -> None:
+    kind = bits.take(4)
+    if kind not in {1, 2}:
+        return
+    bits.skip(64)
+    width = bits.take(4) + 1
+    bits.skip(1)
+    values = _root(entries, dimensions) if kind == 1 else entries * dimensions
+    bits.skip(values * width)
+
+
+def _root(entries: int, dimensions: int) -> int:
+    """The largest whole number whose power by the dimensions is no more than the entries. Section 9.2.3."""
+    if not entries or not dimensions:
+        return 0
+    root = int(entries ** (1 / dimensions))
+    return root + 1 if (root + 1) ** dimensions <= entries else root
+
+
+class _Bits:
+    """Numbers of any width, the lowest bit first."""
+
+    def __init__(self, data: bytes) -> None:
+        self._bits = f"{int.from_bytes(data, 'little'):0{8 * len(data)}b}"[::-1]
+        self._position = 0
+
+    def take(self, width: int) -> int:
+        """A number; of bits that are not there, 0."""
+        start = self._position
+        self._position += width
+        return int(self._bits[start : self._position][::-1] or "0", 2)
+
+    def skip(self, width: int) -> None:
+        """Pass over bits."""
+        self._position += width
+
+    def skip_sparse(self, entries: int) -> None:
+        """Pass over entries of one bit, each of which five others follow if it is set."""
+        while entries > 0:
+            used = self._bits.find("1", self._position, self._position + entries)
+            if used < 0:
+                self._position += entries
+                return
+            entries -= used - self._position + 1
+            self._position = used + 6
+
+
+__all__ = ["SETUP", "book_entries"]
