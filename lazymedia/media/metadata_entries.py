@@ -7,6 +7,7 @@ puts it into and how long its name is. They follow FFmpeg's demuxers where those
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 from collections import Counter
@@ -22,12 +23,13 @@ from lazymedia.media.ogg_packets import packets
 from lazymedia.media.vorbis_books import SETUP, book_entries
 
 Entries: TypeAlias = "Iterator[tuple[Hashable, int]]"
-"""For each entry, the table that it belongs to, and the bytes of its name."""
+"""For each entry, the table that it belongs to, and the bytes of its name. For each header with code books, `_BOOKS`
+and how many entries those have."""
 
-_BOOK_ENTRIES, _BOOK_ENTRIES_PER_BYTE = 1 << 18, 8
+_BOOKS: Final = "code books"
+_FEW_IN_BOOKS, _IN_BOOKS_PER_BYTE = 1 << 18, 8
 """Entries of the code books of all Vorbis in a payload: so many, and further ones for each byte. Each costs a tenth of
 a microsecond. Encoders write 14,000 in 8 KiB at most."""
-_BOOKS: Final = "the code books of the Vorbis audio have more entries than are allowed for its size"
 
 _NAME: Final = 32
 """Bytes of a name. A longer one counts as a further entry for each: to compare names takes time for each byte."""
@@ -48,23 +50,22 @@ def check_headers(data: bytes, demuxer: str, limits: Limits, modality: str) -> N
         UnprocessableMediaError: Too many entries. The payload's fault.
     """
     most = limits.max_metadata_entries
+    most_in_books = _FEW_IN_BOOKS + _IN_BOOKS_PER_BYTE * len(data)
     found: Counter[Hashable] = Counter()
-    for table, name in _ENTRIES[demuxer](data) if demuxer in _ENTRIES else ():
-        found[table] += 1 + name // _NAME
-        if found[table] > most:
+    for table, size in _ENTRIES[demuxer](data, most) if demuxer in _ENTRIES else ():
+        found[table] += size if table == _BOOKS else 1 + size // _NAME
+        if table == _BOOKS and found[table] > most_in_books:
+            what = "the code books of the Vorbis audio have more entries than are allowed for the payload's size"
+            raise UnprocessableMediaError(what, modality=modality)
+        if table != _BOOKS and found[table] > most:
             raise UnprocessableMediaError(f"tags and chapters may have {most} entries at most", modality=modality)
-    most = _BOOK_ENTRIES + _BOOK_ENTRIES_PER_BYTE * len(data)
-    for header in _SETUPS[demuxer](data) if demuxer in _SETUPS else ():
-        most -= book_entries(header)
-        if most < 0:
-            raise UnprocessableMediaError(_BOOKS, modality=modality)
 
 
-def _in_mp3(data: bytes) -> Entries:
+def _in_mp3(data: bytes, _most: int) -> Entries:
     yield from _id3(data, 0)
 
 
-def _in_flac(data: bytes) -> Entries:
+def _in_flac(data: bytes, _most: int) -> Entries:
     """Tags of MP3 may precede the blocks. RFC 9639, section 8."""
     yield from _id3(data, 0)
     tags = max((end for _, end, _ in _id3_tags(data, 0)), default=0)
@@ -81,20 +82,18 @@ def _in_flac(data: bytes) -> Entries:
 _COMMENT_BLOCK: Final = 4
 
 
-def _in_adts(data: bytes) -> Entries:
+def _in_adts(data: bytes, _most: int) -> Entries:
     """AAC may have tags of MP3 between frames too (the segments of HLS have), whose entries replace those of the same
     name; and a tag of APE at its end.
     """
     seen: set[bytes] = set()
-    position = data.find(b"ID3")
-    while position >= 0:
-        for start, end, version in _id3_tags(data, position):
+    for match in re.finditer(rb"ID3[\2-\4]", data):
+        for start, end, version in _id3_tags(data, match.start()):
             for frame in _id3_frames(data, start, end, version):
                 content = data[slice(*frame[1])][:_NAME]
                 if frame[0] + content not in seen:
                     seen.add(frame[0] + content)
                     yield "tag", _id3_name(data, *frame)
-        position = data.find(b"ID3", position + 3)
     yield from _ape(data)
 
 
@@ -215,15 +214,19 @@ def _comments(data: bytes, position: int, end: int) -> Iterator[int]:
 
 _REPEATABLE: Final = (b"\x7fFLAC", b"fLaC", b"\x80theora", b"\x80daala", b"OVP80", b"\1video", b"\1audio", b"\1text")
 """How streams of an OGG begin whose comments may be in any number of packets; FFmpeg puts them into one table."""
+_COMMENT: Final = 6
+"""Bytes of a comment at least: its length, a name of one letter, and a sign."""
 _BEFORE_COMMENTS: Final = (0, 4, 7, 8)
 """Bytes before the comments, by codec: Speex and CELT; FLAC; Vorbis, Theora, VP8 and OGM; Opus."""
 
 
-def _in_ogg(data: bytes) -> Entries:
+def _in_ogg(data: bytes, most: int) -> Entries:
     """Which packet has comments depends on the codec, so that each is tried. One of another kind has no list that fits
     its length.
     """
-    for number, (serial, packet, is_repeatable) in enumerate(packets(data, _REPEATABLE)):
+    for number, (serial, packet, is_repeatable) in enumerate(packets(data, most * _COMMENT, _REPEATABLE)):
+        if packet.startswith(SETUP):
+            yield _BOOKS, book_entries(packet)
         for start in _BEFORE_COMMENTS:
             for name in _comments(packet, start, len(packet)):
                 yield (serial if is_repeatable else number, start), name
@@ -238,7 +241,7 @@ _MOST_NESTED: Final = 12
 """FFmpeg gives up at ten."""
 
 
-def _in_mp4(data: bytes) -> Entries:
+def _in_mp4(data: bytes, _most: int) -> Entries:
     """Boxes of user data and of lists; names that are listed apart. ISO/IEC 14496-12, 8.10 and 8.11; QuickTime File
     Format, "Metadata".
     """
@@ -250,7 +253,7 @@ def _in_mp4(data: bytes) -> Entries:
                 yield "user data", _item_name(data, start, end) if kind == b"----" else 0
             if kind == b"keys":
                 long = (last - first for _, (first, last) in boxes(data, (start + 8, end)))
-                yield from (("user data", size) for size in long if size >= _NAME)
+                yield from (("user data", size - _NAME) for size in long if size >= _NAME)  # in addition to the item
             if kind in _BOXES and depth < _MOST_NESTED:
                 # FFmpeg reads on from the handler, wherever that stands.
                 inner = max(start, data.find(b"hdlr", start, end) - 4) if kind == b"meta" else start
@@ -261,15 +264,21 @@ def _item_name(data: bytes, start: int, end: int) -> int:
     return sum(last - first for kind, (first, last) in boxes(data, (start, end)) if kind in {b"mean", b"name"})
 
 
-def _in_matroska(data: bytes) -> Entries:
-    spans = parts(data, frozenset({TAGS, CHAPTERS}))
+_SETUP: Final = re.compile(re.escape(SETUP))
+
+
+def _in_matroska(data: bytes, _most: int) -> Entries:
+    spans = parts(data, frozenset({TAGS, CHAPTERS, TRACKS}))
     if sum(end - start for _, (start, end) in spans) > 2 * len(data):  # they overlap, as those of no file do
         yield "tags", sys.maxsize
     for kind, span in spans:
         if kind == TAGS:
             yield from _simple_tags(data, span, 0, 0)
-        else:
+        elif kind == CHAPTERS:
             yield from _chapter_atoms(data, span)
+        else:
+            for match in _SETUP.finditer(data, *span):
+                yield _BOOKS, book_entries(data, match.start())
 
 
 def _simple_tags(data: bytes, span: Span, above: int, depth: int) -> Entries:
@@ -301,7 +310,7 @@ _FIXED: Final = MappingProxyType({0: 8, 1: 1, 5: 0, 6: 0, 11: 10, 13: 0})
 _OBJECT, _MIXED, _ARRAY, _TEXT = 3, 8, 10, 2
 
 
-def _in_flv(data: bytes) -> Entries:
+def _in_flv(data: bytes, _most: int) -> Entries:
     """Script data stands anywhere; entries replace those of the same name. Adobe Flash Video, annex E.4.4."""
     seen: set[bytes] = set()
     position = 13
@@ -350,7 +359,7 @@ def _amf_names(data: bytes, position: int, end: int) -> Iterator[bytes]:
             return
 
 
-def _in_riff(data: bytes) -> Entries:
+def _in_riff(data: bytes, _most: int) -> Entries:
     """Notes of WAV and AVI. Multimedia Programming Interface and Data Specifications 1.0, chapter 2."""
     order = ">" if data[:4] == b"RIFX" else "<"
     for name, start, end in _chunks(data, 12, len(data), order):
@@ -360,7 +369,7 @@ def _in_riff(data: bytes) -> Entries:
             yield from _id3(data, start)
 
 
-def _in_aiff(data: bytes) -> Entries:
+def _in_aiff(data: bytes, _most: int) -> Entries:
     for name, start, _ in _chunks(data, 12, len(data), ">"):
         if name == b"ID3 ":
             yield from _id3(data, start)
@@ -386,23 +395,7 @@ def _chunks(data: bytes, position: int, stop: int, order: str) -> Iterator[tuple
         position = end + (size & 1)
 
 
-def _ogg_setups(data: bytes) -> Iterator[bytes]:
-    return (packet for _, packet, _ in packets(data, ()) if packet.startswith(SETUP))
-
-
-def _matroska_setups(data: bytes) -> Iterator[bytes]:
-    for _, (start, end) in parts(data, frozenset({TRACKS})):
-        place = data.find(SETUP, start, end)
-        while place >= 0:
-            following = data.find(SETUP, place + 1, end)
-            yield data[place : end if following < 0 else following]
-            place = following
-
-
-_SETUPS: Final[Mapping[str, Callable[[bytes], Iterator[bytes]]]] = MappingProxyType(
-    {"ogg": _ogg_setups, "matroska": _matroska_setups}
-)
-_ENTRIES: Final[Mapping[str, Callable[[bytes], Entries]]] = MappingProxyType(
+_ENTRIES: Final[Mapping[str, Callable[[bytes, int], Entries]]] = MappingProxyType(
     {
         "mp3": _in_mp3,
         "aac": _in_adts,

@@ -10,19 +10,17 @@ from lazymedia.media.vorbis_books import SETUP
 
 _HEAD: Final = 27
 """Bytes of a page before its table."""
-_LONG: Final = b"\xff" * 2
-"""In the table of a page with a packet of 510 bytes or more."""
 _VORBIS: Final = b"\x01vorbis"
 _MOST_OVERLAPS: Final = 1_000
 """Pages within pages: where one is damaged, another may begin in it."""
 
 
-def packets(data: bytes, whole: tuple[bytes, ...]) -> Iterator[tuple[bytes, bytes, bool]]:
-    """Packets of 510 bytes or more, those that are not in one page, set-up headers of Vorbis, and others of pages with
-    any of these.
+def packets(data: bytes, least: int, whole: tuple[bytes, ...]) -> Iterator[tuple[bytes, bytes, bool]]:
+    """Large packets, those that are not in one page, set-up headers of Vorbis, and others of pages with any of these.
 
     Args:
         data: The payload.
+        least: Bytes of a large packet.
         whole: How streams begin of which every packet is wanted.
 
     Yields:
@@ -32,6 +30,7 @@ def packets(data: bytes, whole: tuple[bytes, ...]) -> Iterator[tuple[bytes, byte
     wanted: dict[bytes, bool] = {}
     overlaps = end = 0
     setup = len(data)
+    is_large = b"\xff" * (least // 255)
     page = data.find(b"OggS")
     while page >= 0 and page + _HEAD <= len(data) and overlaps <= _MOST_OVERLAPS:
         checkpoint()
@@ -47,7 +46,7 @@ def packets(data: bytes, whole: tuple[bytes, ...]) -> Iterator[tuple[bytes, byte
         if setup < start:
             setup = data.find(SETUP, start) % (len(data) + 1)  # its length where there is none
         is_special = wanted[serial] or serial in unfinished or setup < end
-        if is_special or _LONG in table or table[-1:] == b"\xff":
+        if is_special or is_large in table or table[-1:] == b"\xff":
             for size, is_last in _sizes(table):
                 packet = unfinished.pop(serial, bytearray())
                 packet += data[start : start + size]

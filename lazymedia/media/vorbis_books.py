@@ -9,20 +9,25 @@ from typing import Final
 SETUP: Final = b"\x05vorbis"
 """How the header begins."""
 _SYNC: Final = 0x564342
+_MOST_IN_ONE: Final = 1 << 16
+"""Entries of a book; FFmpeg 8.1 rejects those of 2^15."""
 _LONGEST: Final = 32
 """Bits of a code word."""
 
 
-def book_entries(header: bytes) -> int:
-    """Entries of all code books, up to one that is malformed."""
-    bits = _Bits(header)
-    bits.skip(8 * len(SETUP))
+def book_entries(data: bytes, start: int = 0) -> int:
+    """Entries of all code books of the header that begins at ``start``, up to one that is malformed. Takes a time that
+    grows with their number, whatever the length of the data is.
+    """
+    bits = _Bits(data, start + len(SETUP))
     total = 0
     for _ in range(bits.take(8) + 1):
         if bits.take(24) != _SYNC:
             break
         dimensions, entries = bits.take(16), bits.take(24)
         total += entries
+        if entries > _MOST_IN_ONE:
+            break
         if bits.take(1):
             bits.skip(5)
             _skip_ordered(bits, entries)
@@ -64,15 +69,15 @@ def _root(entries: int, dimensions: int) -> int:
 class _Bits:
     """Numbers of any width, the lowest bit first."""
 
-    def __init__(self, data: bytes) -> None:
-        self._bits = f"{int.from_bytes(data, 'little'):0{8 * len(data)}b}"[::-1]
-        self._position = 0
+    def __init__(self, data: bytes, start: int) -> None:
+        self._data = data
+        self._position = 8 * start
 
     def take(self, width: int) -> int:
         """A number; of bits that are not there, 0."""
-        start = self._position
-        self._position += width
-        return int(self._bits[start : self._position][::-1] or "0", 2)
+        first, self._position = self._position, self._position + width
+        whole = int.from_bytes(self._data[first >> 3 : (self._position + 7) >> 3], "little")
+        return whole >> (first & 7) & (1 << width) - 1
 
     def skip(self, width: int) -> None:
         """Pass over bits."""
@@ -80,13 +85,17 @@ class _Bits:
 
     def skip_sparse(self, entries: int) -> None:
         """Pass over entries of one bit, each of which five others follow if it is set."""
-        while entries > 0:
-            used = self._bits.find("1", self._position, self._position + entries)
+        first = self._position
+        whole = self._data[first >> 3 : (first + 6 * entries + 7) >> 3]
+        bits = f"{int.from_bytes(whole, 'little') >> (first & 7):b}"[::-1]
+        position = 0
+        for _ in range(entries):
+            used = bits.find("1", position, position + entries)
             if used < 0:
-                self._position += entries
-                return
-            entries -= used - self._position + 1
-            self._position = used + 6
+                break
+            entries -= used - position + 1
+            position = used + 6
+        self._position = first + position + entries
 
 
 __all__ = ["SETUP", "book_entries"]
