@@ -20,32 +20,19 @@ from lazymedia.limits import Limits
 from lazymedia.media import MediaRef
 
 KNOWN = {
-    "adts-tag",
-    "flv-metadata",
     "m4a-claims-samples",
-    "m4a-metadata",
     "matroska-laced",
-    "matroska-tags",
-    "mkv-chapters",
     "mkv-laced",
-    "mkv-tags",
     "mkv-zlib",
-    "mp3-tag",
     "mp4-edits",
     "mp4-large-samples-share-bytes",
-    "mp4-metadata",
-    "ogg-empty-packets",
-    "opus-tags",
     "ts-programs",
-    "vorbis-256-links-of-books",
-    "vorbis-comments",
 }
-"""Cases that cost more than the bound today. Most are tables of tags, which FFmpeg inserts in a time that grows with
-the square of their number. They are not run here. An entry goes when its case
-is cured; none may come.
+"""Cases that cost more than the bound today. They are not run here. An entry goes when its case is cured; none may
+come.
 """
 
-AT_THE_BOUND = {"mkv-cues-descend", "mkv-shared-beginning", "mkv-tiny-blocks", "mp4-boxes", "vorbis-256-links"}
+AT_THE_BOUND = {"mkv-cues-descend", "mkv-shared-beginning", "mkv-tiny-blocks", "mp4-boxes"}
 """Cases that cost 0.8 to 1.2 of the bound, so that the same code is over it in one run and not in the next. They are
 not run here either, and go when they cost clearly less.
 """
