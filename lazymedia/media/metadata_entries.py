@@ -144,7 +144,8 @@ def _id3_frames(data: bytes, position: int, end: int, version: int) -> Iterator[
         position += head
         if size > end - position:
             return
-        yield name, (position, position + size), flags
+        if size:  # what pads a tag is frames of nothing
+            yield name, (position, position + size), flags
         position += size
 
 
