@@ -113,6 +113,12 @@ class Limits:
     max_video_streams: int = 8
     """Streams that are looked at in one container."""
 
+    max_metadata_entries: int = 512
+    """Entries of one table of tags or chapters in a video or an audio clip; a name of more than 32 bytes counts again
+    for each further 32. FFmpeg compares each name with those of all entries before it: 40,000 entries of eleven bytes
+    take more than ten seconds, 512 some milliseconds each time that a file is opened. Tagging programs write some
+    tens."""
+
     max_redirects: int = 5
     """Hops that one fetch follows; each is checked as the first URL was."""
     max_url_length: int = 8_192

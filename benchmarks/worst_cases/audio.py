@@ -146,13 +146,17 @@ def _tables() -> list[Case]:
         _case("flac-comments", _flac_comments, _NATIVE, short=True),
         _case("flac-in-ogg-comments", _flac_in_ogg_comments, _NATIVE),
         _case("mp3-tag", _mp3_tag, _NATIVE, short=True),
+        _case("mp3-chapter", _mp3_chapter, _NATIVE, short=True),
         _case("mp3-tags-between-frames", _mp3_tags, _NATIVE),
         _case("mp3-no-frame-follows", _mp3_false, _NATIVE, short=True),
         _case("adts-tag", _adts_tag, _NATIVE, short=True),
+        _case("adts-ape-tag", _ape_tag, _NATIVE, short=True),
+        _case("adts-tags-between-frames", _adts_tags, _NATIVE),
         _case("adts-short-frames", _adts_short, _NATIVE),
         _case("wav-chunks", lambda s: _chunks(s, b"RIFF", b"WAVE"), _NATIVE, short=True),
         _case("aiff-chunks", lambda s: _chunks(s, b"FORM", b"AIFF"), _NATIVE, short=True),
         _case("aiff-marks", _aiff_marks, _NATIVE),
+        _case("wav-tag", _wav_tag, _NATIVE, short=True),
         _case("wav-info", _wav_info, _NATIVE),
         _case("amr-zeros", lambda s: b"#!AMR\n" + (b"\x04" + bytes(12)) * ((s.seconds - 1) * 50)),
         _case("ts-empty-packets-audio", lambda s: (b"\x47\x1f\xff\x10" + bytes(184)) * (s.megabytes * 5_000), _NATIVE),
@@ -265,6 +269,16 @@ def _id3(count: int) -> bytes:
     return b"ID3\x04\0\0" + synchsafe(len(frames)) + frames
 
 
+def _mp3_chapter(scale: Scale) -> bytes:
+    """A chapter of texts. ID3v2 Chapter Frame Addendum, section 3.1; sizes as those of version 2.3."""
+    texts = [b"\0K%d\0v" % number for number in range(scale.entries)]
+    frames = b"".join(b"TXXX" + struct.pack(">LH", len(text), 0) + text for text in texts)
+    body = b"c\0" + bytes(16) + frames
+    chapter = b"CHAP" + struct.pack(">LH", len(body), 0) + body
+    size = bytes(len(chapter) >> shift & 0x7F for shift in (21, 14, 7, 0))
+    return b"ID3\x03\0\0" + size + chapter + _mp3(1)
+
+
 def _mp3_tag(scale: Scale) -> bytes:
     return _id3(scale.entries) + _mp3(1)
 
@@ -285,6 +299,22 @@ def _adts_tag(scale: Scale) -> bytes:
     return _id3(scale.entries) + encode(np.zeros((16_000, 1), np.float32), 16_000, format="AAC")
 
 
+def _ape_tag(scale: Scale) -> bytes:
+    """Fields of a tag at the end, as many as FFmpeg reads at most."""
+    count = min(scale.entries, 65_536)
+    fields = b"".join(struct.pack("<LL", 1, 0) + b"K%d\0v" % number for number in range(count))
+    footer = b"APETAGEX" + struct.pack("<LLLL", 2_000, len(fields) + 32, count, 0) + bytes(8)
+    return encode(np.zeros((16_000, 1), np.float32), 16_000, format="AAC") + fields + footer
+
+
+def _adts_tags(scale: Scale) -> bytes:
+    """Tags between frames, which all have other names."""
+    frame = encode(np.zeros((16_000, 1), np.float32), 16_000, format="AAC")
+    size = (frame[3] & 3) << 11 | frame[4] << 3 | frame[5] >> 5
+    texts = (b"TXXX\0\0\0\x12\0\0\0K%014d\0v" % number for number in range(scale.entries))
+    return frame + b"".join(b"ID3\x04\0\0\0\0\0\x1c" + text + frame[:size] for text in texts)
+
+
 def _adts_short(scale: Scale) -> bytes:
     """Frames of a header and one byte."""
     header = encode(np.zeros((16_000, 1), np.float32), 16_000, format="AAC")
@@ -298,6 +328,18 @@ def _chunks(scale: Scale, form: bytes, kind: bytes) -> bytes:
     whole = encode(np.zeros((1_600, 1), np.float32), 16_000, format=kind.decode().replace("WAVE", "WAV"))
     body = whole[8:12] + b"junk\0\0\0\0" * (scale.megabytes << 17) + whole[12:]
     return form + struct.pack("<L" if form == b"RIFF" else ">L", len(body)) + body
+
+
+def _wav_tag(scale: Scale) -> bytes:
+    """A tag of ID3 in a chunk, before MPEG audio: libsndfile does not read that."""
+    tag = _id3(scale.entries)
+    tag += bytes(len(tag) & 1)
+    whole = _mp3(1)
+    layout = b"fmt " + struct.pack("<LHHLLHH", 16, 0x55, 1, 16_000, 4_000, 1, 0)
+    body = (
+        b"WAVE" + layout + b"id3 " + struct.pack("<L", len(tag)) + tag + b"data" + struct.pack("<L", len(whole)) + whole
+    )
+    return b"RIFF" + struct.pack("<L", len(body)) + body
 
 
 def _aiff_marks(scale: Scale) -> bytes:

@@ -44,6 +44,7 @@ _FEW, _BYTES_PER_ERROR = 1024, 256
 """Errors behind which reading ends: a demuxer may report one at the same place for ever. More for a large payload: a
 packet of AAC has some 300 bytes."""
 
+
 _STRICT: Final = {"flac": {"err_detect": "crccheck+explode"}}
 """Options of decoders. By default FFmpeg's FLAC decoder gives the noise that a damaged frame decodes to."""
 

@@ -17,6 +17,7 @@ from lazymedia.media.audio.info import AudioInfo
 from lazymedia.media.audio.outline import outline
 from lazymedia.media.audio.resample import ResamplesMono
 from lazymedia.media.io import MediaIO
+from lazymedia.media.metadata_entries import check_headers
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
 from lazymedia.media.stopping import checkpoint
@@ -163,6 +164,7 @@ class AudioMediaIO(MediaIO[Clip]):
         if kind is None:
             what = "the payload is empty" if not data else "not a supported audio format"
             raise bounds.refused(f"{what} (supported: {formats.SUPPORTED})")
+        check_headers(data, kind.demuxer, self._limits, self.modality)
         backend = backends.resolve(self._backend, data, kind)
         if backend == "soundfile" and not backends.is_by_libsndfile(data, kind):
             raise bounds.refused(f"soundfile does not read this {kind.name}")

@@ -25,23 +25,27 @@ _AT_ONCE: Final = 1 << 20
 """Bytes that are searched without a pause: half a millisecond."""
 
 MAX_LINKS: Final = 256
-"""Recordings in one payload: to open one costs half a millisecond."""
+"""Recordings in one payload: to decode one costs a millisecond and a half, however short it is."""
+_FEW_LINKS, _BYTES_PER_LINK = 32, 1024
+"""Recordings that a payload of any size may have, and bytes for each further one. The headers of Vorbis alone have
+4 KiB."""
 
 
 def links_of(data: bytes) -> list[slice]:
     """Which bytes each recording is, in order. Streams that begin together, page after page, belong to one.
 
     Raises:
-        UnprocessableMediaError: More than `MAX_LINKS`.
+        UnprocessableMediaError: More than `MAX_LINKS`, or more than a payload of this size may have.
     """
+    most = min(MAX_LINKS, _FEW_LINKS + len(data) // _BYTES_PER_LINK)
     starts: list[int] = []
     together = -1
     position = _next_first(data, 0)
     while position >= 0:
         if position != together:
             starts.append(position)
-        if len(starts) > MAX_LINKS:
-            raise refused(f"an OGG may hold {MAX_LINKS} recordings at most")
+        if len(starts) > most:
+            raise refused(f"an OGG of this size may hold {most} recordings at most")
         together = _page_end(data, position)
         position = _next_first(data, together)
     return [slice(start, stop) for start, stop in zip([0, *starts[1:]], [*starts[1:], len(data)])]

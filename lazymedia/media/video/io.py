@@ -16,6 +16,7 @@ from lazymedia.media import system_ffmpeg
 from lazymedia.media.cores import CORES
 from lazymedia.media.io import MediaIO
 from lazymedia.media.kept import owners_store
+from lazymedia.media.metadata_entries import check_headers
 from lazymedia.media.mp4_tables import check_tables, display_size
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec, shared_payload_digest
@@ -232,6 +233,7 @@ class VideoMediaIO(MediaIO[Video]):
         if picture_sequence.is_pictures(data, self._limits):
             with CORES.one():
                 return picture_sequence.decode(data, self._choose, self._limits)
+        self._check_headers(data)
         backend = backends.resolve(self._backend, data)
         with (
             CORES.one(),
@@ -243,12 +245,16 @@ class VideoMediaIO(MediaIO[Video]):
                 frames, loaded = reader.read(index, ranks)
         return frames, self._metadata(index, loaded, (frames.shape[2], frames.shape[1]), backend)
 
+    def _check_headers(self, data: bytes) -> None:
+        check_headers(data, identify(data) or "", self._limits, self.modality)
+
     def _outline(self, data: bytes, indexes: IndexSource, backend: str) -> VideoMetadata | None:
         """What a decode will tell, unless a frame does not decode: learnt from packets and headers alone."""
         from lazymedia.media.video.reader import planned
         from lazymedia.media.video.scan import learn
         from lazymedia.media.video.upright import shown_size
 
+        self._check_headers(data)
         with open_video(data, self._limits) as opened:
             size = shown_size(data, opened)
             if size is None:
