@@ -12,7 +12,7 @@ from PIL import Image
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.image import ImageMediaIO, header, items, probe
-from lazymedia.media.image.boxes import inside
+from lazymedia.media.image.items import children
 from tests.media import pictures
 from tests.media.pictures import box
 
@@ -51,7 +51,7 @@ def test_an_animation_without_items_is_held_to_what_it_codes() -> None:
 
 def grid_of(rows: int, columns: int) -> bytes:
     """A grid of tiles that are one stream."""
-    top = inside(TILE, (0, len(TILE)), DEFAULT_LIMITS)
+    top = children(TILE, (0, len(TILE)), DEFAULT_LIMITS)
     found = items.read(TILE, top[b"meta"], DEFAULT_LIMITS)
     ((start, stop),) = found.places[found.primary]
     stream = TILE[start:stop]

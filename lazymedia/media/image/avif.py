@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from lazymedia.media.image import items
 from lazymedia.media.image.av1 import coded_size
-from lazymedia.media.image.boxes import boxes, inside, unsigned
+from lazymedia.media.image.items import boxes, children
 from lazymedia.media.image.outline import Metadata, Outline, Span, check_count, check_size, refused
+from lazymedia.media.isobmff import unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,7 +84,7 @@ def outline(data: bytes, limits: Limits) -> AvifOutline | None:
 
 
 def _outline(data: bytes, limits: Limits) -> AvifOutline | None:
-    top = inside(data, (0, len(data)), limits)
+    top = children(data, (0, len(data)), limits)
     tracks = list(_tracks(data, top[b"moov"], limits)) if b"moov" in top else []
     moving = bool(tracks) and data[8:12] != b"avif"  # what libavif goes by as well
     found = None
@@ -174,9 +175,9 @@ def _tracks(data: bytes, moov: Span, limits: Limits) -> Iterator[_Track]:
     for kind, trak in boxes(data, moov, limits):
         if kind != b"trak":
             continue
-        parts = inside(data, trak, limits)
-        media = inside(data, parts[b"mdia"], limits)
-        table = inside(data, inside(data, media[b"minf"], limits)[b"stbl"], limits)
+        parts = children(data, trak, limits)
+        media = children(data, parts[b"mdia"], limits)
+        table = children(data, children(data, media[b"minf"], limits)[b"stbl"], limits)
         if b"av01" not in data[slice(*table[b"stsd"])]:
             continue
         wide = b"co64" in table

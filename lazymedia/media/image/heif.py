@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from lazymedia.media.image import hevc, items
 from lazymedia.media.image.avif import check_coded
-from lazymedia.media.image.boxes import inside
+from lazymedia.media.image.items import children
 from lazymedia.media.image.outline import Metadata, Outline, Span, check_count, check_size
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def outline(data: bytes, limits: Limits) -> HeifOutline | None:
 
 
 def _outline(data: bytes, limits: Limits) -> HeifOutline | None:
-    top = inside(data, (0, len(data)), limits)
+    top = children(data, (0, len(data)), limits)
     found = items.read(data, top[b"meta"], limits)
     mine = found.properties[found.primary]
     size = items.size(data, mine)

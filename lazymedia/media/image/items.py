@@ -9,15 +9,23 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lazymedia.media.image.boxes import boxes, inside, unsigned
+from lazymedia.media import isobmff
 from lazymedia.media.image.outline import Span, check_count
+from lazymedia.media.isobmff import unsigned
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lazymedia.limits import Limits
 
 Property = tuple[bytes, Span]
 """Type and content of the box."""
 
+_SINGLE: Final = frozenset(
+    {b"meta", b"moov", b"pitm", b"iinf", b"iloc", b"iprp", b"idat"}
+    | {b"mdia", b"minf", b"stbl", b"stsd", b"stco", b"co64", b"stsz", b"tkhd"}
+)
+"""Boxes that may occur once: libavif might read the other one."""
 _TURNS: Final = {
     # (quarter turns anticlockwise, then mirrored along: None, 0 top to bottom, 1 left to right): EXIF orientation
     (0, None): 1,
@@ -58,6 +66,22 @@ class Items(NamedTuple):
         return exif, tuple(at for _, at in noted)
 
 
+def boxes(data: bytes, span: Span, limits: Limits) -> Iterator[tuple[bytes, Span]]:
+    """Type and content of each box in a part of a picture's payload.
+
+    Raises:
+        UnprocessableMediaError: More than `Limits.max_image_chunks`.
+    """
+    for count, box in enumerate(isobmff.boxes(data, span)):
+        yield box
+        check_count(count, "boxes", limits.max_image_chunks)
+
+
+def children(data: bytes, span: Span, limits: Limits) -> dict[bytes, Span]:
+    """The boxes inside one, by type. KeyError for two of a type that may occur once."""
+    return isobmff.by_type(boxes(data, span, limits), _SINGLE)
+
+
 def read(data: bytes, meta: Span, limits: Limits) -> Items:
     """The items of a ``meta`` box.
 
@@ -65,7 +89,7 @@ def read(data: bytes, meta: Span, limits: Limits) -> Items:
         UnprocessableMediaError: More of something than `Limits.max_image_chunks`.
         KeyError, IndexError, struct.error: Malformed, or there is no primary item.
     """
-    parts = inside(data, (meta[0] + 4, meta[1]), limits)
+    parts = children(data, (meta[0] + 4, meta[1]), limits)
     kinds = _kinds(data, parts[b"iinf"], limits)
     places = _places(data, parts[b"iloc"], parts.get(b"idat"), limits)
     primary, _ = unsigned(data, parts[b"pitm"][0] + 4, 2 if data[parts[b"pitm"][0]] == 0 else 4)
@@ -170,4 +194,4 @@ def _references(data: bytes, iref: Span, limits: Limits) -> list[tuple[bytes, in
     return found
 
 
-__all__ = ["Items", "Property", "orientation", "read", "size"]
+__all__ = ["Items", "Property", "boxes", "children", "orientation", "read", "size"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.media.boxes import Span
+from lazymedia.media.isobmff import Span
 
 if TYPE_CHECKING:
     from lazymedia.limits import Limits

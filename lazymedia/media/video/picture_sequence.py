@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media.image import ImageMediaIO, avif, exif, header, plain
-from lazymedia.media.image.boxes import boxes
+from lazymedia.media.image.items import boxes
 from lazymedia.media.stopping import checkpoint
 from lazymedia.media.video.faults import blamed_on_payload, refused
 from lazymedia.media.video.metadata import VideoMetadata
