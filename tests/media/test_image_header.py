@@ -13,7 +13,7 @@ from PIL import Image
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.image import ImageHeader, ImageMediaIO, probe
-from lazymedia.media.image.av1 import coded_size
+from lazymedia.media.image.coded_size import av1_size
 from tests.media import pictures
 
 HEADERS: dict[str, tuple[bytes, tuple[str, str | None]]] = {
@@ -154,11 +154,11 @@ def test_an_av1_sequence_header_with_every_optional_part_is_read() -> None:
     )  # fmt: skip
     reduced = bit_string((0, 3), (1, 1), (1, 1), (8, 5), (9, 4), (7, 4), (799, 10), (199, 8))
     delimiter = b"\x12\0"
-    assert coded_size(delimiter + unit(full)) == (12_346, 54_322)
-    assert coded_size(delimiter + unit(reduced)) == (800, 200)
-    assert coded_size(unit(reduced) + unit(full)) == coded_size(unit(full) + unit(reduced)) == (12_346, 54_322)
-    assert coded_size(b"\x08" + full) == (12_346, 54_322), "the last unit may leave out its size"
-    assert coded_size(b"\x0e\0" + bytes((len(full),)) + full) == (12_346, 54_322), "a unit may belong to a layer"
+    assert av1_size(delimiter + unit(full)) == (12_346, 54_322)
+    assert av1_size(delimiter + unit(reduced)) == (800, 200)
+    assert av1_size(unit(reduced) + unit(full)) == av1_size(unit(full) + unit(reduced)) == (12_346, 54_322)
+    assert av1_size(b"\x08" + full) == (12_346, 54_322), "the last unit may leave out its size"
+    assert av1_size(b"\x0e\0" + bytes((len(full),)) + full) == (12_346, 54_322), "a unit may belong to a layer"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_an_av1_sequence_header_with_every_optional_part_is_read() -> None:
     ids=["nothing", "no sequence header", "forbidden bit", "endless units", "endless size"],
 )
 def test_an_av1_stream_whose_size_cannot_be_told_has_none(stream: bytes) -> None:
-    assert coded_size(stream) is None
+    assert av1_size(stream) is None
 
 
 def test_an_animated_avif_without_a_primary_item_is_judged_by_its_tracks() -> None:

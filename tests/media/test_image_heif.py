@@ -14,7 +14,7 @@ from PIL import Image, UnidentifiedImageError
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
-from lazymedia.media.image import ImageHeader, ImageMediaIO, heif, hevc, probe
+from lazymedia.media.image import ImageHeader, ImageMediaIO, coded_size, heif, probe
 from tests.media import pictures
 
 pillow_heif = pytest.importorskip("pillow_heif")
@@ -153,12 +153,12 @@ def configuration(data: bytes) -> bytes:
 def test_parameters_inside_the_stream_count_too() -> None:
     """The decoder reads sets there as well as in the configuration."""
     small = configuration(MADE["small"][0])
-    (larger,) = hevc._configured(configuration(MADE["colours"][0]))
+    (larger,) = coded_size._configured_sets(configuration(MADE["colours"][0]))
     slices = struct.pack(">L", 4) + b"\x26\1\0\0"
-    assert hevc.coded_size(small, slices) == (80, 80)
-    assert hevc.coded_size(small, slices + struct.pack(">L", len(larger)) + larger) == (304, 208)
+    assert coded_size.hevc_size(small, slices) == (80, 80)
+    assert coded_size.hevc_size(small, slices + struct.pack(">L", len(larger)) + larger) == (304, 208)
     for broken in (struct.pack(">L", 3) + b"\x42\1\0", slices[:-1], slices + b"\0", b""):
-        assert hevc.coded_size(small, broken) is None
+        assert coded_size.hevc_size(small, broken) is None
 
 
 def test_tiles_are_limited_and_must_be_as_many_as_the_grid_says() -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from lazymedia.media.image import items
-from lazymedia.media.image.av1 import coded_size
+from lazymedia.media.image.coded_size import av1_size
 from lazymedia.media.image.items import boxes, children
 from lazymedia.media.image.outline import Metadata, Outline, Span, check_count, check_size, refused
 from lazymedia.media.isobmff import unsigned
@@ -95,9 +95,9 @@ def _outline(data: bytes, limits: Limits) -> AvifOutline | None:
             raise
     coded = [] if found is None else [item for item, (kind, _) in found.kinds.items() if kind == b"av01"]
     parts: list[Part] = (
-        [] if found is None else [(found.places[item], coded_size) for item in coded if found.places.get(item)]
+        [] if found is None else [(found.places[item], av1_size) for item in coded if found.places.get(item)]
     )
-    parts += [([track.sample], coded_size) for track in tracks]
+    parts += [([track.sample], av1_size) for track in tracks]
     mine = [] if found is None else found.properties.get(found.primary, [])
     size = (tracks[0].width, tracks[0].height) if moving else items.size(data, mine)
     if not parts or size is None or not check_coded(data, parts, size, limits):

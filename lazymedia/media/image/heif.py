@@ -13,8 +13,9 @@ from functools import cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from lazymedia.media.image import hevc, items
+from lazymedia.media.image import items
 from lazymedia.media.image.avif import check_coded
+from lazymedia.media.image.coded_size import hevc_chroma_and_depth, hevc_size
 from lazymedia.media.image.items import children
 from lazymedia.media.image.outline import Metadata, Outline, Span, check_count, check_size
 
@@ -87,10 +88,10 @@ def _outline(data: bytes, limits: Limits) -> HeifOutline | None:
         parts += _parts(data, found, alpha, limits)
     configurations = {item: _configuration(data, found.properties[item]) for item in parts}
     # Parts of one configuration are checked together, and all of them for their number and size.
-    sizes = {item: partial(hevc.coded_size, configuration) for item, configuration in configurations.items()}
+    sizes = {item: partial(hevc_size, configuration) for item, configuration in configurations.items()}
     if not check_coded(data, [(found.places[item], sizes[item]) for item in parts], size, limits):
         return None
-    chroma, bits = hevc.chroma_and_depth(configurations[parts[0]])
+    chroma, bits = hevc_chroma_and_depth(configurations[parts[0]])
     planes = (1.0 + (0.0, 0.5, 1.0, 2.0)[chroma] + bool(alphas)) * (1 if bits == 8 else 2)
     mode = "RGB" if chroma else "L" if bits == 8 or alphas else "I;16"
     mode += "A" * bool(alphas)
