@@ -115,8 +115,9 @@ def test_the_parts_of_a_small_picture_may_not_code_a_large_one() -> None:
 @pytest.mark.parametrize(("mode", "stored"), [("RGB", "RGB"), ("RGBA", "RGBA"), ("L", "L")])
 def test_the_mode_is_known_for_the_estimate(mode: str, stored: str) -> None:
     data = pictures.encode(pictures.photo(64, 48, mode), "AVIF")
-    _, outline = header.read_outline(data, DEFAULT_LIMITS)
-    assert getattr(outline, "stored", None) == stored
+    _, found = header.read_header(data, DEFAULT_LIMITS)
+    assert found is not None
+    assert found.codec_memory().mode == stored
     image = ImageMediaIO(None).load_bytes(data)
     assert isinstance(image, Image.Image)
     assert image.mode == stored

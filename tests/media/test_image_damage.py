@@ -16,8 +16,7 @@ from PIL import Image, ImageFile, features
 
 from lazymedia.errors import ReleasedError, UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media.image import ImageMediaIO, probe, raster
-from lazymedia.media.image.header import FORMATS
+from lazymedia.media.image import ImageMediaIO, header, pixels, probe
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from tests.media import pictures
 from tests.media.stops import After
@@ -275,13 +274,13 @@ def test_fill_bytes_and_garbage_between_segments_are_skipped() -> None:
 def test_a_decoder_is_held_to_the_limits_once_more_by_what_the_library_found() -> None:
     """A header that says less than the library finds is not trusted: the library's size is checked before a pixel."""
     limits = Limits(image_formats=pictures.ALL_FORMATS, max_image_pixels=1000)
-    for kind in ("WEBP", "AVIF", "TIFF"):
+    for kind in ("WEBP", "AVIF", "GIF", "BMP", "TIFF"):
         data = pictures.encode(pictures.photo(), kind)
-        outline = FORMATS[kind](data, DEFAULT_LIMITS)
-        assert outline is not None
-        lying = dataclasses.replace(outline, width=1, height=1)
+        found = header.reader(kind)(data, DEFAULT_LIMITS)
+        assert found is not None
+        lying = dataclasses.replace(found, width=1, height=1)
         with pytest.raises(UnprocessableMediaError, match="37 x 29"):
-            raster.rasterise(data, lying, limits)
+            lying.decode(data, limits)
 
 
 def test_an_avif_with_damage_in_its_boxes_is_an_error_or_whole() -> None:
@@ -308,20 +307,20 @@ def test_what_is_the_servers_fault_passes_as_it_is(failure: type[Exception], mon
     def fail(*arguments: object) -> None:
         raise failure("the machine's, not the picture's")
 
-    monkeypatch.setattr(raster, "rasterise", fail)
+    monkeypatch.setattr(pixels, "decode_with", fail)
     with pytest.raises(failure):
         ImageMediaIO().load_bytes(SEEDS["PNG"])
 
 
 def test_a_pillow_without_the_codec_is_the_servers_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    raster._require.cache_clear()
+    pixels.require_codec.cache_clear()
     monkeypatch.setattr(features, "check", lambda feature: feature != "webp")
     try:
-        with pytest.raises(ImportError, match="WEBP"):
+        with pytest.raises(ImportError, match="webp"):
             ImageMediaIO().load_bytes(SEEDS["WebP"])
         ImageMediaIO().load_bytes(SEEDS["PNG"])
     finally:
-        raster._require.cache_clear()
+        pixels.require_codec.cache_clear()
 
 
 def test_a_cancelled_decode_stops_before_the_codec_runs() -> None:

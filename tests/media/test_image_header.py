@@ -35,8 +35,8 @@ HEADERS: dict[str, tuple[bytes, tuple[str, str | None]]] = {
         ("AVIF", None),
     ),
     "BMP": (pictures.encode(pictures.photo(), "BMP"), ("BMP", "RGB")),
-    "BMP of a palette": (pictures.encode(pictures.photo(mode="P"), "BMP"), ("BMP", None)),
-    "TIFF": (pictures.encode(pictures.photo(), "TIFF"), ("TIFF", None)),
+    "BMP of a palette": (pictures.encode(pictures.photo(mode="P"), "BMP"), ("BMP", "P")),
+    "TIFF": (pictures.encode(pictures.photo(), "TIFF"), ("TIFF", "RGB")),
 }
 
 

@@ -14,7 +14,7 @@ from PIL import Image, UnidentifiedImageError
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
-from lazymedia.media.image import ImageHeader, ImageMediaIO, coded_size, heif, probe
+from lazymedia.media.image import ImageHeader, ImageMediaIO, coded_size, header, probe
 from tests.media import pictures
 
 pillow_heif = pytest.importorskip("pillow_heif")
@@ -101,10 +101,10 @@ def test_pillows_formats_stay_as_they_are() -> None:
 
 @pytest.fixture
 def not_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(heif, "find_spec", lambda name: None)
-    heif.is_available.cache_clear()
+    monkeypatch.setattr(header, "find_spec", lambda name: None)
+    header.has_heif.cache_clear()
     yield
-    heif.is_available.cache_clear()
+    header.has_heif.cache_clear()
 
 
 @pytest.mark.parametrize("kind", ["colours", "tiles"])

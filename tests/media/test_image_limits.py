@@ -60,7 +60,8 @@ def claim_bmp(width: int, height: int) -> bytes:
 
 
 def claim_tiff(width: int, height: int) -> bytes:
-    return pictures.exif((0x0100, 4, 1, struct.pack("<L", width)), (0x0101, 4, 1, struct.pack("<L", height)))
+    tags = {0x0100: width, 0x0101: height, 0x0111: 8}  # ImageWidth, ImageLength, StripOffsets
+    return pictures.exif(*((tag, 4, 1, struct.pack("<L", value)) for tag, value in tags.items()))
 
 
 JPEG = pictures.encode(pictures.corners(), "JPEG")

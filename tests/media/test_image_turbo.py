@@ -17,7 +17,7 @@ from PIL import Image, ImageFile
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS
-from lazymedia.media.image import ImageMediaIO, header, turbo
+from lazymedia.media.image import ImageMediaIO, header, jpeg_turbo
 from lazymedia.media.image.convert import Target
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from tests.media import pictures
@@ -67,21 +67,21 @@ SEEDS = seeds()
 
 @pytest.fixture
 def tried_anew() -> Iterator[None]:
-    turbo.agrees.cache_clear()
+    jpeg_turbo.agrees_with_pillow.cache_clear()
     yield
-    turbo.agrees.cache_clear()
+    jpeg_turbo.agrees_with_pillow.cache_clear()
 
 
 def fast(data: bytes, mode: str | None = "RGB") -> npt.NDArray[np.uint8] | None:
     """What comes without Pillow, None where it is not asked or has no certain answer."""
-    _, outline = header.read_outline(data, DEFAULT_LIMITS)
+    _, outline = header.read_header(data, DEFAULT_LIMITS)
     assert outline is not None
-    return turbo.decode(data, outline, Target(mode, WHITE, as_array=True))
+    return jpeg_turbo.decode(data, outline, Target(mode, WHITE, as_array=True))
 
 
 def slow(data: bytes, mode: str | None = "RGB") -> npt.NDArray[np.uint8]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(turbo, "agrees", lambda: False)
+        patch.setattr(jpeg_turbo, "agrees_with_pillow", lambda: False)
         return np.asarray(ImageMediaIO(mode, output="array").load_bytes(data))
 
 
@@ -89,7 +89,7 @@ def test_the_libraries_here_agree(tried_anew: None, monkeypatch: pytest.MonkeyPa
     """Whatever Pillow's switches say."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
-    assert turbo.agrees()
+    assert jpeg_turbo.agrees_with_pillow()
 
 
 @pytest.mark.parametrize("kind", SEEDS)
@@ -141,9 +141,9 @@ def test_pillow_decodes_the_rest(data: bytes, mode: str) -> None:
 
 
 def test_an_image_is_pillows_own() -> None:
-    _, outline = header.read_outline(SEEDS["4:2:0"], DEFAULT_LIMITS)
+    _, outline = header.read_header(SEEDS["4:2:0"], DEFAULT_LIMITS)
     assert outline is not None
-    assert turbo.decode(SEEDS["4:2:0"], outline, Target("RGB", WHITE, as_array=False)) is None
+    assert jpeg_turbo.decode(SEEDS["4:2:0"], outline, Target("RGB", WHITE, as_array=False)) is None
     assert isinstance(ImageMediaIO().load_bytes(SEEDS["4:2:0"]), Image.Image)
 
 
@@ -188,16 +188,16 @@ def test_damage_ends_as_it_does_with_pillow() -> None:
 
 @pytest.mark.parametrize("change", [{"width": 36}, {"height": 28}, {"width": 38}, {"height": 30}])
 def test_a_decoder_that_finds_another_size_has_no_room_for_it(change: dict[str, int]) -> None:
-    _, outline = header.read_outline(SEEDS["4:2:0"], DEFAULT_LIMITS)
+    _, outline = header.read_header(SEEDS["4:2:0"], DEFAULT_LIMITS)
     assert outline is not None
     lying = dataclasses.replace(outline, **change)  # type: ignore[arg-type]  # two of its numbers
-    assert turbo.decode(SEEDS["4:2:0"], lying, Target("RGB", WHITE, as_array=True)) is None
+    assert jpeg_turbo.decode(SEEDS["4:2:0"], lying, Target("RGB", WHITE, as_array=True)) is None
 
 
 def test_without_the_extra_pillow_decodes(tried_anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = fast(SEEDS["turn 6"])
     monkeypatch.setitem(sys.modules, "simplejpeg", None)  # would be an ImportError
-    turbo.agrees.cache_clear()
+    jpeg_turbo.agrees_with_pillow.cache_clear()
     assert fast(SEEDS["turn 6"]) is None
     assert np.array_equal(np.asarray(ImageMediaIO(output="array").load_bytes(SEEDS["turn 6"])), np.asarray(expected))
 
@@ -206,7 +206,7 @@ def test_a_library_with_other_pixels_is_not_used(tried_anew: None, monkeypatch: 
     """As one built over another libjpeg would have."""
     expected = slow(SEEDS["4:2:0"])
     monkeypatch.setattr(simplejpeg, "decode_jpeg", partial(simplejpeg.decode_jpeg, fastupsample=True))
-    assert not turbo.agrees()
+    assert not jpeg_turbo.agrees_with_pillow()
     assert np.array_equal(np.asarray(ImageMediaIO(output="array").load_bytes(SEEDS["4:2:0"])), expected)
 
 

@@ -10,11 +10,12 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazymedia.media import isobmff
-from lazymedia.media.image.outline import Span, check_count
-from lazymedia.media.isobmff import unsigned
+from lazymedia.media.image.exif import Metadata
+from lazymedia.media.image.header import check_count, check_size, rejected
+from lazymedia.media.isobmff import Span, unsigned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from lazymedia.limits import Limits
 
@@ -26,7 +27,7 @@ _SINGLE: Final = frozenset(
     | {b"mdia", b"minf", b"stbl", b"stsd", b"stco", b"co64", b"stsz", b"tkhd"}
 )
 """Boxes that may occur once: libavif might read the other one."""
-_TURNS: Final = {
+_ORIENTATIONS: Final = {
     # (quarter turns anticlockwise, then mirrored along: None, 0 top to bottom, 1 left to right): EXIF orientation
     (0, None): 1,
     (0, 0): 4,
@@ -41,6 +42,26 @@ _TURNS: Final = {
     (3, 0): 7,
     (3, 1): 5,
 }
+
+
+_MAX_PARTS: Final = 512
+"""Coded parts: the tiles of a picture and of its alpha. A phone's picture has 48 tiles."""
+_SUM: Final = 4
+"""How many times a picture's pixels all coded parts may have: the picture, its alpha, a thumbnail, a gain map."""
+_SMALL: Final = 1 << 20
+"""Pixels: a smaller picture counts as large as this. Tiles at its edges may stick out."""
+
+
+class CodedPart(NamedTuple):
+    """A picture, tile or alpha that is decoded on its own.
+
+    Attributes:
+        spans: Where its content lies, piece by piece.
+        coded_size: Reads width and height from its content; None for unknown.
+    """
+
+    spans: list[Span]
+    coded_size: Callable[[bytes | memoryview], tuple[int, int] | None]
 
 
 class Items(NamedTuple):
@@ -59,11 +80,14 @@ class Items(NamedTuple):
     properties: dict[int, list[Property]]
     references: list[tuple[bytes, int, list[int]]]
 
-    def exif(self) -> tuple[Span | None, tuple[int, ...]]:
-        """Content of the EXIF item, where it is in one piece; and where the four letters of all of them are."""
-        noted = [(item, at) for item, (kind, at) in self.kinds.items() if kind == b"Exif"]
-        exif = next((self.places[item][0] for item, _ in noted if len(self.places.get(item, ())) == 1), None)
-        return exif, tuple(at for _, at in noted)
+    def exif(self) -> Span | None:
+        """Content of the first EXIF item that is in one piece."""
+        noted = [item for item, (kind, _) in self.kinds.items() if kind == b"Exif"]
+        return next((self.places[item][0] for item in noted if len(self.places.get(item, ())) == 1), None)
+
+    def exif_types(self) -> tuple[int, ...]:
+        """Where the four letters are that make items EXIF items."""
+        return tuple(at for kind, at in self.kinds.values() if kind == b"Exif")
 
 
 def boxes(data: bytes, span: Span, limits: Limits) -> Iterator[tuple[bytes, Span]]:
@@ -80,6 +104,14 @@ def boxes(data: bytes, span: Span, limits: Limits) -> Iterator[tuple[bytes, Span
 def children(data: bytes, span: Span, limits: Limits) -> dict[bytes, Span]:
     """The boxes inside one, by type. KeyError for two of a type that may occur once."""
     return isobmff.by_type(boxes(data, span, limits), _SINGLE)
+
+
+def metadata(data: bytes, exif: Span | None) -> Metadata:
+    """The EXIF block of an EXIF item, which begins behind an offset. ISO/IEC 23008-12, A.2.1."""
+    if exif is None:
+        return Metadata()
+    start, stop = exif
+    return Metadata(exif=data[start + 4 + int.from_bytes(data[start : start + 4]) : stop])
 
 
 def read(data: bytes, meta: Span, limits: Limits) -> Items:
@@ -103,6 +135,40 @@ def read(data: bytes, meta: Span, limits: Limits) -> Items:
     return Items(primary, kinds, places, properties, references)
 
 
+def check_coded(data: bytes, parts: list[CodedPart], size: tuple[int, int], limits: Limits) -> bool:
+    """Check the sizes that are coded, whatever the file declares; False where the size of a part is unknown.
+
+    Args:
+        data: The payload.
+        parts: Each coded part, as often as it is decoded.
+        size: Width and height of the picture.
+        limits: Those on pictures apply to each part. The sums are limited because each part is decoded on its own.
+
+    Raises:
+        UnprocessableMediaError: A part that is over a limit, too many parts, or parts that are too much together.
+    """
+    check_count(len(parts), "coded parts", _MAX_PARTS)
+    pixels = size[0] * size[1]
+    # Equal tiles, or layers of one picture, may share their bytes, which are then read once for each.
+    if sum(stop - start for part in parts for start, stop in part.spans) > 2 * len(data) + pixels // 2:
+        raise rejected("the parts of a picture share more bytes than its size explains")
+    view = memoryview(data)
+    allowed = _SUM * min(max(pixels, _SMALL), limits.max_image_pixels)
+    total = 0
+    for part in parts:
+        first, *others = (view[slice(*span)] for span in part.spans)
+        coded = part.coded_size(b"".join([first, *others]) if others else first)
+        if coded is None:
+            return False
+        check_size(*coded, limits)
+        if coded[0] * coded[1] > max(pixels * 11 // 10, _SMALL):  # codecs round sides up
+            raise rejected("one of the parts of a picture codes more pixels than the picture has")
+        total += coded[0] * coded[1]
+    if total > allowed:
+        raise rejected(f"the parts of a picture of this size may have {allowed} pixels at most")
+    return True
+
+
 def size(data: bytes, properties: list[Property]) -> tuple[int, int] | None:
     """Width and height by ``ispe``; None where they are missing or zero."""
     found: tuple[int, int] | None = None
@@ -114,13 +180,13 @@ def size(data: bytes, properties: list[Property]) -> tuple[int, int] | None:
 
 def orientation(data: bytes, properties: list[Property]) -> int:
     """``irot`` and ``imir``, in the order in which they stand, as an EXIF orientation."""
-    turn, mirror = 0, None
+    turns, mirror = 0, None
     for kind, (start, _) in properties:
         if kind == b"irot":  # behind a mirror, a turn goes the other way round
-            turn = data[start] & 3 if mirror is None else -data[start] & 3
+            turns = data[start] & 3 if mirror is None else -data[start] & 3
         elif kind == b"imir":
             mirror = data[start] & 1
-    return _TURNS[turn, mirror]
+    return _ORIENTATIONS[turns, mirror]
 
 
 def _kinds(data: bytes, iinf: Span, limits: Limits) -> dict[int, tuple[bytes, int]]:
@@ -164,7 +230,7 @@ def _places(data: bytes, iloc: Span, idat: Span | None, limits: Limits) -> dict[
 def _associate(
     data: bytes, ipma: Span, known: list[Property], properties: dict[int, list[Property]], limits: Limits
 ) -> None:
-    """Add what an ``ipma`` box says of items. Of one item in several entries, all count."""
+    """Add the properties that an ``ipma`` box assigns to items. Of one item in several entries, all count."""
     start, _ = ipma
     width, mask = (2, 0x7FFF) if data[start + 3] & 1 else (1, 0x7F)
     count, position = unsigned(data, start + 4, 4)
@@ -173,11 +239,11 @@ def _associate(
         owner, position = unsigned(data, position, 2 if data[start] < 1 else 4)
         many = data[position]
         position += 1
-        mine = properties.setdefault(owner, [])
+        own = properties.setdefault(owner, [])
         for at in range(position, position + many * width, width):
             index = unsigned(data, at, width)[0] & mask
             if index:
-                mine.append(known[index - 1])
+                own.append(known[index - 1])
         position += many * width
 
 
@@ -194,4 +260,15 @@ def _references(data: bytes, iref: Span, limits: Limits) -> list[tuple[bytes, in
     return found
 
 
-__all__ = ["Items", "Property", "boxes", "children", "orientation", "read", "size"]
+__all__ = [
+    "CodedPart",
+    "Items",
+    "Property",
+    "boxes",
+    "check_coded",
+    "children",
+    "metadata",
+    "orientation",
+    "read",
+    "size",
+]

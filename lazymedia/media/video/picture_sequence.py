@@ -14,13 +14,14 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.media.image import ImageMediaIO, avif, exif, header, plain
+from lazymedia.media import formats
+from lazymedia.media.image import ImageMediaIO, header, webp
 from lazymedia.media.image.items import boxes
 from lazymedia.media.stopping import checkpoint
 from lazymedia.media.video.faults import blamed_on_payload, refused
 from lazymedia.media.video.metadata import VideoMetadata
 from lazymedia.media.video.sampling import Clip
-from lazymedia.media.video.webp_chunks import Film, film, is_webp
+from lazymedia.media.video.webp_chunks import Film, film
 from lazymedia.media.video.work import Work
 
 if TYPE_CHECKING:
@@ -42,10 +43,10 @@ _STILL: Final = Clip([0.0], 0.0, 0.0)
 
 def is_pictures(data: bytes, limits: Limits) -> bool:
     """Whether a payload is one of these. An AVIF that holds a track is not: it is read as any MP4."""
-    if is_webp(data):
+    if formats.WEBP.matches(data):
         return True
     try:
-        return avif.is_avif(data) and all(kind != b"moov" for kind, _ in boxes(data, (0, len(data)), limits))
+        return formats.AVIF.matches(data) and all(kind != b"moov" for kind, _ in boxes(data, (0, len(data)), limits))
     except UnprocessableMediaError:  # too many boxes, which is for the container's reader to say
         return False
 
@@ -113,7 +114,7 @@ def _metadata(clip: Clip, ranks: list[int], size: tuple[int, int]) -> VideoMetad
 
 
 def _film(data: bytes, limits: Limits) -> Film | None:
-    moving = film(data, limits) if is_webp(data) else None
+    moving = film(data, limits) if formats.WEBP.matches(data) else None
     if moving is not None and sum(moving.durations) > limits.max_video_seconds * 1000:
         raise refused(f"a video may last {limits.max_video_seconds:g} seconds at most")
     return moving
@@ -130,14 +131,12 @@ def _moving(data: bytes, moving: Film, ranks: list[int], limits: Limits) -> tupl
     """The frames of ascending ranks, of which some may repeat, and the ranks of those that could be decoded."""
     import numpy as np
 
-    from lazymedia.media.image.animation import Animation
-
     _check_work(data, moving, ranks, limits)
     _check_memory(len(ranks), moving.width * moving.height, limits)
     turn = _turn(data, limits)
     across, down = _upright(moving, turn)
     with blamed_on_payload("the video cannot be decoded"):
-        animation = Animation(moving.whole(data), (moving.width, moving.height), turn)
+        animation = webp.Animation(moving.whole(data), (moving.width, moving.height), turn)
     frames = np.empty((len(ranks), down, across, 3), np.uint8)
     reached = -1
     for place, rank in enumerate(ranks):
@@ -165,8 +164,8 @@ def _check_work(data: bytes, moving: Film, ranks: list[int], limits: Limits) -> 
 
 
 def _turn(data: bytes, limits: Limits) -> int:
-    canvas = plain.webp(data, limits)
-    return 1 if canvas is None else exif.orientation(canvas.metadata(data))
+    canvas = webp.read_header(data, limits)
+    return 1 if canvas is None else canvas.find_orientation(data)
 
 
 def _upright(moving: Film, turn: int) -> tuple[int, int]:
@@ -176,13 +175,12 @@ def _upright(moving: Film, turn: int) -> tuple[int, int]:
 def _still_size(data: bytes, limits: Limits) -> tuple[int, int] | None:
     """Width and height of a still once it is upright; None where its header cannot be read."""
     try:
-        _, found = header.read_outline(data, _as_picture(limits))
+        _, found = header.read_header(data, _as_picture(limits))
     except UnprocessableMediaError as exc:
         raise refused(f"the only frame of the video: {exc}") from exc
     if found is None:
         return None
-    turned = header.orientation(data, found) >= 5
-    return (found.height, found.width) if turned else (found.width, found.height)
+    return found.describe(data).upright_size
 
 
 def _still(data: bytes, ranks: list[int], limits: Limits) -> tuple[Pixels, list[int]]:

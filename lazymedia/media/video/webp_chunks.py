@@ -13,7 +13,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lazymedia.media.image import plain
+from lazymedia.media.image import webp
 from lazymedia.media.video.container import check_frame_size
 from lazymedia.media.video.faults import refused
 
@@ -51,11 +51,6 @@ class Film:
         return b"".join((data[:4], (self.stop - 8).to_bytes(4, "little"), memoryview(data)[8 : self.stop]))
 
 
-def is_webp(data: bytes) -> bool:
-    """Whether a payload begins as a WebP, still or animated."""
-    return data.startswith(b"RIFF") and data[8:12] == b"WEBP"
-
-
 def film(data: bytes, limits: Limits) -> Film | None:
     """Walk the chunks of a WebP. None where its first one does not tell of an animation.
 
@@ -63,8 +58,8 @@ def film(data: bytes, limits: Limits) -> Film | None:
         UnprocessableMediaError: A canvas over `Limits.max_video_frame_pixels`, or more chunks than
             `Limits.max_video_walk_frames`: every frame is laid over those before it, so that all have to be decoded.
     """
-    canvas = plain.webp(data, limits)
-    if canvas is None or data[12:16] != b"VP8X" or not canvas.extended & _ANIMATED:
+    canvas = webp.read_header(data, limits)
+    if canvas is None or data[12:16] != b"VP8X" or not canvas.flags & _ANIMATED:
         return None
     check_frame_size(canvas.width, canvas.height, limits)
     claimed = 8 + int.from_bytes(data[4:8], "little")
@@ -86,7 +81,7 @@ def film(data: bytes, limits: Limits) -> Film | None:
     raise refused(f"a WebP may have fewer than {limits.max_video_walk_frames} chunks")
 
 
-def _is_frame(data: bytes, body: int, stop: int, canvas: plain.WebpOutline, limits: Limits) -> bool:
+def _is_frame(data: bytes, body: int, stop: int, canvas: webp.WebpHeader, limits: Limits) -> bool:
     """Whether a frame lies on the canvas and its pixels have the size that it says."""
     left, top, width, height = (int.from_bytes(data[body + at : body + at + 3], "little") for at in (0, 3, 6, 9))
     width, height = width + 1, height + 1
@@ -95,7 +90,7 @@ def _is_frame(data: bytes, body: int, stop: int, canvas: plain.WebpOutline, limi
     pixels = _pixels(data, body + 16, stop)
     if pixels is None:
         return False
-    coded = plain.webp(data[pixels - 12 : min(pixels + 18, stop)], limits)  # as if the file began with this chunk
+    coded = webp.read_header(data[pixels - 12 : min(pixels + 18, stop)], limits)  # as if the file began with this chunk
     return coded is not None and (coded.width, coded.height) == (width, height)
 
 
@@ -124,4 +119,4 @@ def _is_shown_key(tag: int, size: int) -> bool:
     return not tag & 1 and (tag >> 1 & 7) <= 3 and bool(tag & 0x10) and tag >> 5 < size
 
 
-__all__ = ["Film", "film", "is_webp"]
+__all__ = ["Film", "film"]
