@@ -43,7 +43,7 @@ def test_a_still_picture_does(missing: bytes) -> None:
         ImageMediaIO().load_bytes(TILE.replace(missing, b"free"))
 
 
-def test_an_animation_without_items_is_held_to_what_it_codes() -> None:
+def test_an_animation_without_items_is_limited_by_what_it_codes() -> None:
     data = ANIMATED.replace(b"pitm", b"free")
     with pytest.raises(UnprocessableMediaError, match="64 x 48"):
         ImageMediaIO(limits=Limits(max_image_pixels=64 * 48 - 1)).load_bytes_ref(data)
@@ -97,7 +97,7 @@ def test_tiles_may_share_their_bytes(rows: int, columns: int) -> None:
     assert np.array_equal(pixels[-SIDE:, -SIDE:][inner, inner], np.asarray(by_pillow(TILE))[inner, inner])
 
 
-def test_tiles_that_share_their_bytes_are_held_to_the_pixels_of_all_of_them() -> None:
+def test_tiles_that_share_their_bytes_are_limited_by_the_pixels_of_all_of_them() -> None:
     data = grid_of(16, 16)
     limits = Limits(max_image_pixels=(16 * SIDE) ** 2 // 5)
     with pytest.raises(UnprocessableMediaError, match="pixels at most"):

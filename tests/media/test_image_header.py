@@ -41,7 +41,7 @@ HEADERS: dict[str, tuple[bytes, tuple[str, str | None]]] = {
 
 
 @pytest.mark.parametrize("kind", HEADERS)
-def test_a_header_tells_format_size_and_mode(kind: str) -> None:
+def test_a_header_has_format_size_and_mode(kind: str) -> None:
     data, (name, mode) = HEADERS[kind]
     assert probe(data) == ImageHeader(name, 37, 29, mode, 1)
     with Image.open(io.BytesIO(data)) as opened:
@@ -72,13 +72,13 @@ def test_a_reference_gives_the_header_and_decodes_nothing(kind: str) -> None:
     assert ref.probe() is None
 
 
-@pytest.mark.parametrize("turn", range(1, 9))
-def test_a_reference_gives_the_size_before_and_after_a_turn(turn: int) -> None:
-    exif = b"Exif\0\0" + pictures.orientation_exif(turn)
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_reference_gives_the_size_before_and_after_rotation(orientation: int) -> None:
+    exif = b"Exif\0\0" + pictures.orientation_exif(orientation)
     ref = ImageMediaIO().load_bytes_ref(pictures.encode(pictures.corners(), "JPEG", exif=exif))
     header = ref.probe()
     assert isinstance(header, ImageHeader)
-    assert (header.width, header.height, header.orientation) == (40, 24, turn)
+    assert (header.width, header.height, header.orientation) == (40, 24, orientation)
     image = ref.decode()
     assert isinstance(image, Image.Image)
     assert header.upright_size == image.size
@@ -111,7 +111,7 @@ def test_what_has_no_header_cannot_be_probed(data: bytes) -> None:
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP"])
 def test_the_beginning_of_a_payload_is_enough(kind: str) -> None:
-    """Of a PNG up to the first pixels; of an AVIF all, for its parts are judged by what they code."""
+    """Of a PNG up to the first pixels; of an AVIF all, since its parts count by what they code."""
     data = pictures.encode(pictures.photo(300, 200), kind)
     header = probe(data if kind == "AVIF" else data[:1200])
     assert (header.width, header.height) == (300, 200)
@@ -172,11 +172,11 @@ def test_an_av1_sequence_header_with_every_optional_part_is_read() -> None:
     ],
     ids=["nothing", "no sequence header", "forbidden bit", "endless units", "endless size"],
 )
-def test_an_av1_stream_whose_size_cannot_be_told_has_none(stream: bytes) -> None:
+def test_an_av1_stream_of_unknown_size_has_none(stream: bytes) -> None:
     assert av1_size(stream) is None
 
 
-def test_an_animated_avif_without_a_primary_item_is_judged_by_its_tracks() -> None:
+def test_an_animated_avif_without_a_primary_item_has_the_size_of_its_tracks() -> None:
     data, _ = HEADERS["animated AVIF"]
     tracks_only = data.replace(b"avif", b"free", 1).replace(b"mif1", b"free").replace(b"meta", b"free", 1)
     assert (probe(tracks_only).width, probe(tracks_only).height) == (37, 29)

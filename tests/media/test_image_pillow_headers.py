@@ -121,4 +121,4 @@ def test_the_header_of_a_tiff_has_the_orientation_that_pillow_applies(orientatio
     data = pictures.encode(pictures.corners(), "TIFF", tiffinfo={0x0112: orientation})
     known = orientation if 1 <= orientation <= 8 else 1
     assert (probe(data).width, probe(data).height, probe(data).orientation) == (40, 24, known)
-    assert np.array_equal(pixels(data, "RGB"), pictures.turned(pictures.corners(), known))
+    assert np.array_equal(pixels(data, "RGB"), pictures.oriented(pictures.corners(), known))

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 from numpy import typing as npt
@@ -41,6 +41,7 @@ from lazymedia.media.stopping import checkpoint
 
 if TYPE_CHECKING:
     from lazymedia.limits import Limits
+    from lazymedia.media.image.io import Target
 
 _TRANSPOSES: Final = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -59,20 +60,6 @@ _ORIENTED_BY_PILLOW: Final = frozenset({"TIFF"})
 
 _Change: TypeAlias = Callable[[Image.Image, Image.Image | None], Image.Image]
 """Converts a strip, given with the same part of the mask, to the mode that is asked for."""
-
-
-class Target(NamedTuple):
-    """What a picture is converted to.
-
-    Attributes:
-        mode: "RGB", "RGBA", "L", or None to keep what is stored.
-        background: Red, green, blue, 0 to 255.
-        as_array: Whether it becomes uint8 (H, W, C) rather than an image.
-    """
-
-    mode: str | None
-    background: tuple[int, int, int]
-    as_array: bool
 
 
 def finish(stored: StoredPixels, target: Target) -> Image.Image | npt.NDArray[np.uint8]:
@@ -195,7 +182,7 @@ def _in_mode(
     elif image.mode in _TO_RGB:
         image = image.convert("RGB")
     if mask is not None:
-        image.info.pop("transparency", None)  # or Pillow would look for the colour once more
+        image.info.pop("transparency", None)  # or Pillow would search for the colour again
         image = image.convert("RGBA")
         image.putalpha(mask)
     elif alpha:
@@ -232,4 +219,4 @@ def _shift(image: Image.Image) -> int:
     return 8 if highest > 255 else 0
 
 
-__all__ = ["Target", "adopt", "finish", "flatten", "orientation_of"]
+__all__ = ["adopt", "finish", "flatten", "orientation_of"]

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from lazymedia.errors import LazyMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from numpy import typing as npt
     from PIL import Image
 
-    from lazymedia.media.image.convert import Target
-
 Picture: TypeAlias = "Image.Image | npt.NDArray[np.uint8]"
 """A Pillow image without a file behind it, or uint8 (H, W, C)."""
 
@@ -39,25 +37,38 @@ WHITE: Final = (255, 255, 255)
 _ID_DOMAIN: Final = b"lazymedia: picture by EXIF ImageID and decode spec"
 
 
-class ImageMediaIO(MediaIO[Picture]):
-    """Decodes pictures: upright, flat on a background where the mode has no alpha, eight bits a channel.
+class Target(NamedTuple):
+    """What a picture is converted to.
 
-    The orientation of EXIF (or ImageMagick's raw profile, or XMP where EXIF is silent; irot and imir in an AVIF) is
-    applied. Of an animation the first frame is taken, of an MPO the first picture. Colour profiles are ignored. A
-    truncated picture is an error, never a part of one. Limits alone decide what is too large, whatever Pillow's
-    global switches say.
+    Attributes:
+        mode: One of `MODES`, or None to keep what is stored.
+        background: Red, green, blue, 0 to 255.
+        as_array: Whether it becomes uint8 (H, W, C) rather than an image.
+    """
+
+    mode: str | None
+    background: tuple[int, int, int]
+    as_array: bool
+
+
+class ImageMediaIO(MediaIO[Picture]):
+    """Decodes pictures: orientation applied, on a background where the mode has no alpha, eight bits a channel.
+
+    The orientation is that of EXIF, of ImageMagick's raw profile, or of XMP where EXIF has none; of irot and imir in an
+    AVIF or HEIF. Of an animation the first frame is taken, of an MPO the first picture. Colour profiles are ignored. A
+    truncated picture is an error, never a part of one. `Limits` apply, and Pillow's global switches do not.
 
     Args:
         image_mode: "RGB", "RGBA" or "L". None keeps the stored mode; as an array, the nearest of L, LA, RGB and RGBA.
-        rgba_background_color: Red, green and blue, 0 to 255, behind see-through pixels; None means white.
+        rgba_background_color: Red, green and blue, 0 to 255, behind transparent pixels; None means white.
         output: "pil" for a `PIL.Image.Image`, "array" for a read-only uint8 array (H, W, C) with C = 1 for grey. With
             simplejpeg, JPEGs become arrays in less than half the time; the pixels are those of Pillow all the same.
-        image_id: "trust" lets a UUID in the EXIF tag ImageID stand for the payload (see `load_bytes_ref`). Whoever
-            sends a picture chooses that tag: trust it only where all senders are trusted.
+        image_id: "trust" lets a UUID in the EXIF tag ImageID stand for the payload (see `load_bytes_ref`). The sender
+            of a picture chooses that tag: trust it only where all senders are trusted.
         limits: `Limits.image_formats` and the limits on pictures are taken from here.
 
     Raises:
-        ValueError: A setting that is not one of these, or a format that cannot be read.
+        ValueError: An option has none of these values, or a format cannot be read.
     """
 
     modality: ClassVar[str] = "image"
@@ -73,17 +84,19 @@ class ImageMediaIO(MediaIO[Picture]):
         image_id: Literal["ignore", "trust"] = "ignore",
         limits: Limits | None = None,
     ) -> None:
-        self._mode = _one_of("image_mode", image_mode, (*MODES, None))
-        self._background = _colour(rgba_background_color)
-        self._output = _one_of("output", output, ("pil", "array"))
+        self._target = Target(
+            _one_of("image_mode", image_mode, (*MODES, None)),
+            _colour(rgba_background_color),
+            as_array=_one_of("output", output, ("pil", "array")) == "array",
+        )
         self._trust_id = _one_of("image_id", image_id, ("ignore", "trust")) == "trust"
         self._limits = DEFAULT_LIMITS if limits is None else limits
         unknown = sorted(set(self._limits.image_formats) - set(header.FORMATS))
         if unknown:
             raise ValueError(f"image_formats: {', '.join(unknown)} cannot be read, only {', '.join(header.FORMATS)}")
         self._spec = DecodeSpec(
-            {"image_mode": self._mode, "rgba_background_color": list(self._background)}
-            | ({} if self._output == "pil" else {"output": self._output})
+            {"image_mode": self._target.mode, "rgba_background_color": list(self._target.background)}
+            | ({"output": "array"} if self._target.as_array else {})
         )
 
     def get_decode_spec(self) -> DecodeSpec:
@@ -93,7 +106,7 @@ class ImageMediaIO(MediaIO[Picture]):
         return self._limits.max_image_bytes
 
     def load_bytes_ref(self, data: bytes) -> MediaRef[Picture]:
-        """A reference to a picture. Reads its header and takes its key; decodes nothing and does not load Pillow.
+        """A reference to a picture. Reads its header and computes its key; decodes nothing.
 
         With ``image_id="trust"``, two payloads that carry one UUID in the EXIF tag ImageID (0x800D) get one key,
         which also covers the spec and never equals a key made from content. Payloads without one, and PNGs whose EXIF
@@ -101,7 +114,7 @@ class ImageMediaIO(MediaIO[Picture]):
 
         Raises:
             PayloadTooLargeError: More bytes than `Limits.max_image_bytes`.
-            UnprocessableMediaError: The header tells more pixels, a longer side, more scans or more chunks than is
+            UnprocessableMediaError: By the header, more pixels, a longer side, more scans or more chunks than are
                 allowed.
         """
         self._check_size(len(data))
@@ -114,7 +127,7 @@ class ImageMediaIO(MediaIO[Picture]):
             data,
             self._spec,
             key=self._key_by_id(data, found) if self._trust_id else None,
-            decoded_bytes=memory.decoded_bytes(data, found, self._mode, as_array=self._output == "array"),
+            decoded_bytes=memory.decoded_bytes(data, found, self._target.mode, as_array=self._target.as_array),
             outline=None if changed else partial(found.describe, data),
         )
 
@@ -137,10 +150,10 @@ class ImageMediaIO(MediaIO[Picture]):
         from lazymedia.media.image import convert, jpeg_turbo
 
         with _rejecting(f"the {name} picture cannot be decoded"):
-            array = jpeg_turbo.decode(data, found, self._target())
+            array = jpeg_turbo.decode(data, found, self._target)
             if array is not None:
                 return array
-            return convert.finish(found.decode(data, self._limits), self._target())
+            return convert.finish(found.decode(data, self._limits), self._target)
 
     def admit(self, image: Image.Image) -> None:
         """Load a picture that is already open, if it is within the limits on size.
@@ -164,7 +177,7 @@ class ImageMediaIO(MediaIO[Picture]):
         from lazymedia.media.image import convert
 
         with _rejecting("the picture cannot be converted"):
-            return convert.finish(convert.adopt(image, self._limits), self._target())
+            return convert.finish(convert.adopt(image, self._limits), self._target)
 
     def _read_header(self, data: bytes) -> tuple[str | None, FormatHeader | None]:
         """Format and header of a whole payload."""
@@ -172,11 +185,6 @@ class ImageMediaIO(MediaIO[Picture]):
         if found is not None and found.takes_too_long(len(data), self._limits):
             raise rejected("the scans of the picture take too long to decode for its size")
         return name, found
-
-    def _target(self) -> Target:
-        from lazymedia.media.image.convert import Target
-
-        return Target(self._mode, self._background, as_array=self._output == "array")
 
     def _unreadable(self, name: str | None, data: bytes) -> LazyMediaError:
         """The error for a payload without a header; ``name`` is its format, if that is an allowed one."""

@@ -125,10 +125,10 @@ def read(data: bytes, meta: Span, limits: Limits) -> Items:
     kinds = _kinds(data, parts[b"iinf"], limits)
     places = _places(data, parts[b"iloc"], parts.get(b"idat"), limits)
     primary, _ = unsigned(data, parts[b"pitm"][0] + 4, 2 if data[parts[b"pitm"][0]] == 0 else 4)
-    held = list(boxes(data, parts[b"iprp"], limits))
-    known = list(boxes(data, dict(held)[b"ipco"], limits))
+    inner = list(boxes(data, parts[b"iprp"], limits))
+    known = list(boxes(data, dict(inner)[b"ipco"], limits))
     properties: dict[int, list[Property]] = {}
-    for kind, span in held:
+    for kind, span in inner:
         if kind == b"ipma":
             _associate(data, span, known, properties, limits)
     references = _references(data, parts[b"iref"], limits) if b"iref" in parts else []

@@ -165,8 +165,8 @@ class JpegHeader(FormatHeader):
 
     def codec_memory(self) -> CodecMemory:
         assert self.mode is not None
-        held = _COEFFICIENTS * self.blocks / (self.width * self.height) if self.scans else 0.0
-        return CodecMemory(self.mode, extra=held)
+        coefficients = _COEFFICIENTS * self.blocks / (self.width * self.height) if self.scans else 0.0
+        return CodecMemory(self.mode, extra=coefficients)
 
     def decode(self, data: bytes, limits: Limits) -> StoredPixels:  # noqa: ARG002  # the header's size is the picture's
         """Four components are taken as inverted, as every program writes them; libjpeg turns YCCK into CMYK."""

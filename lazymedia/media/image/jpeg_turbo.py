@@ -18,8 +18,8 @@ from lazymedia.media.image.pixels import blank, copy_oriented, oriented_shape
 from lazymedia.media.stopping import checkpoint
 
 if TYPE_CHECKING:
-    from lazymedia.media.image.convert import Target
     from lazymedia.media.image.header import FormatHeader
+    from lazymedia.media.image.io import Target
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.media.image.exif import Metadata, find_orientation
@@ -15,12 +16,15 @@ from lazymedia.media.image.memory import CodecMemory
 from lazymedia.media.stopping import checkpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
     from numpy import typing as npt
     from PIL.WebPImagePlugin import WebPImageFile
 
     from lazymedia.limits import Limits
     from lazymedia.media.image.pixels import StoredPixels
+    from lazymedia.media.isobmff import Span
 
 _WHITE: Final = (255, 255, 255)
 _FLAGS: Final = {b"EXIF": 0x08, b"XMP ": 0x04}
@@ -44,14 +48,9 @@ class WebpHeader(FormatHeader):
         """EXIF and XMP, which mostly lie behind the pixels."""
         wanted = {kind for kind, flag in _FLAGS.items() if self.flags & flag}
         found: dict[bytes, bytes] = {}
-        position = 12
-        for _ in range(_MAX_CHUNKS if wanted else 0):
-            if position + 8 > len(data):
-                break
-            kind, size = data[position : position + 4], int.from_bytes(data[position + 4 : position + 8], "little")
+        for kind, (start, stop) in islice(chunks(data, (12, len(data))), _MAX_CHUNKS if wanted else 0):
             if kind in wanted and kind not in found:
-                found[kind] = data[position + 8 : position + 8 + size]
-            position += 8 + size + (size & 1)
+                found[kind] = data[start:stop]
         return Metadata(found.get(b"EXIF"), found.get(b"XMP "))
 
     def codec_memory(self) -> CodecMemory:
@@ -92,6 +91,16 @@ def read_header(data: bytes, _limits: Limits) -> WebpHeader | None:
         width, height = (int.from_bytes(body[start : start + 2], "little") & 0x3FFF for start in (6, 8))
         return WebpHeader("WEBP", width, height, "RGB") if width and height else None
     return None
+
+
+def chunks(data: bytes, span: Span) -> Iterator[tuple[bytes, Span]]:
+    """Type and content of each RIFF chunk in a part of the payload; the last may end behind it."""
+    position, end = span
+    while position + 8 <= end:
+        start = position + 8
+        size = int.from_bytes(data[position + 4 : start], "little")
+        yield data[position : position + 4], (start, start + size)
+        position = start + size + (size & 1)
 
 
 class Animation:
@@ -182,4 +191,4 @@ def _next_canvas(opened: WebPImageFile) -> bytes | None:
     return None if following is None else following[0]
 
 
-__all__ = ["Animation", "WebpHeader", "read_header"]
+__all__ = ["Animation", "WebpHeader", "chunks", "read_header"]
