@@ -49,15 +49,35 @@ def by_type(found: Iterable[tuple[bytes, Span]], single: frozenset[bytes]) -> di
     return result
 
 
-def unsigned(data: bytes, position: int, size: int) -> tuple[int, int]:
-    """A big-endian number of ``size`` bytes, and the position behind it.
+class Fields:
+    """Reads the big-endian numbers of a box one after the other.
 
-    Raises:
-        IndexError: The payload ends before.
+    Args:
+        data: The payload.
+        position: Where the first one is.
     """
-    if position + size > len(data):
-        raise IndexError(position)
-    return int.from_bytes(data[position : position + size]), position + size
+
+    __slots__ = ("_data", "position")
+
+    def __init__(self, data: bytes, position: int) -> None:
+        self._data = data
+        self.position = position
+
+    def number(self, size: int) -> int:
+        """The next number of ``size`` bytes; 0 for none.
+
+        Raises:
+            IndexError: The payload ends before.
+        """
+        start = self.position
+        self.position += size
+        if self.position > len(self._data):
+            raise IndexError(start)
+        return int.from_bytes(self._data[start : self.position])
+
+    def version(self) -> int:
+        """The version of a full box, whose flags are skipped. ISO/IEC 14496-12, 4.2."""
+        return self.number(4) >> 24
 
 
-__all__ = ["Span", "boxes", "by_type", "unsigned"]
+__all__ = ["Fields", "Span", "boxes", "by_type"]

@@ -53,7 +53,7 @@ def grid_of(rows: int, columns: int) -> bytes:
     """A grid of tiles that are one stream."""
     top = children(TILE, (0, len(TILE)), DEFAULT_LIMITS)
     found = items.read(TILE, top[b"meta"], DEFAULT_LIMITS)
-    ((start, stop),) = found.places[found.primary]
+    ((start, stop),) = found.spans[found.primary]
     stream = TILE[start:stop]
     configuration = next(TILE[slice(*span)] for kind, span in found.properties[found.primary] if kind == b"av1C")
     size = (columns * SIDE, rows * SIDE)

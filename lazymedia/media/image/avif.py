@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazymedia.media.image import items
-from lazymedia.media.image.coded_size import av1_size
+from lazymedia.media.image.coded_size import CodedPart, av1_size, check_coded
 from lazymedia.media.image.exif import Metadata, find_orientation
 from lazymedia.media.image.header import FormatHeader, check_size
-from lazymedia.media.image.items import CodedPart, boxes, check_coded, children
+from lazymedia.media.image.items import boxes, children
 from lazymedia.media.image.memory import CodecMemory
-from lazymedia.media.isobmff import Span, unsigned
+from lazymedia.media.isobmff import Fields, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +110,7 @@ def _read_header(data: bytes, limits: Limits) -> AvifHeader | None:
 
 
 def _coded_items(found: items.Items) -> list[CodedPart]:
-    coded = [found.places.get(item) for item, (kind, _) in found.kinds.items() if kind == b"av01"]
+    coded = [found.spans.get(item) for item, (kind, _) in found.kinds.items() if kind == b"av01"]
     return [CodedPart(spans, av1_size) for spans in coded if spans]
 
 
@@ -150,11 +150,10 @@ def _tracks(data: bytes, moov: Span, limits: Limits) -> Iterator[_Track]:
         wide = b"co64" in table
         if wide and b"stco" in table:
             raise KeyError(b"stco")
-        chunks = table[b"co64" if wide else b"stco"][0]
-        begin, _ = unsigned(data, chunks + 8, 8 if wide else 4)
-        sizes = table[b"stsz"][0]
-        same, _ = unsigned(data, sizes + 4, 4)
-        length = same or unsigned(data, sizes + 12, 4)[0]
+        begin = Fields(data, table[b"co64" if wide else b"stco"][0] + 8).number(8 if wide else 4)
+        sizes = Fields(data, table[b"stsz"][0] + 4)
+        common_size, _ = sizes.number(4), sizes.number(4)
+        length = common_size or sizes.number(4)
         width, height = struct.unpack_from(">LL", data, parts[b"tkhd"][1] - 8)
         yield _Track(width >> 16, height >> 16, (min(begin, len(data)), min(begin + length, len(data))))
 

@@ -1,4 +1,4 @@
-"""The size of the pictures that an AV1 or HEVC stream codes.
+"""The size of the pictures that an AV1 or HEVC stream codes, and the limits on it.
 
 The container only declares a size. libavif scales whatever it decodes to that size, and libheif allocates what the
 stream says: without this, a file of two kilobytes that declares 64 x 64 would cost what 16384 x 16384 costs.
@@ -10,7 +10,15 @@ AV1 Bitstream & Decoding Process Specification, 5.3 (units) and 5.5 (sequence he
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lazymedia.media.image.header import check_count, check_size, rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lazymedia.limits import Limits
+    from lazymedia.media.isobmff import Span
 
 _SEQUENCE_HEADER: Final = 1
 """Type of an AV1 unit."""
@@ -23,6 +31,58 @@ _MAX_HEVC_UNITS: Final = 4096
 _HEADER_BYTES: Final = 256
 """Of one header or parameter set. The size stands within the first hundred, even with 32 operating points of AV1 or
 seven layers of HEVC profiles."""
+_MAX_PARTS: Final = 512
+"""Coded parts: the tiles of a picture and of its alpha. A phone's picture has 48 tiles."""
+_SUM: Final = 4
+"""How many times a picture's pixels all coded parts may have: the picture, its alpha, a thumbnail, a gain map."""
+_SMALL: Final = 1 << 20
+"""Pixels: a smaller picture counts as large as this. Tiles at its edges may stick out."""
+
+
+class CodedPart(NamedTuple):
+    """A picture, tile or alpha that is decoded on its own.
+
+    Attributes:
+        spans: Where its content lies, piece by piece.
+        coded_size: Reads width and height from its content; None for unknown.
+    """
+
+    spans: list[Span]
+    coded_size: Callable[[bytes | memoryview], tuple[int, int] | None]
+
+
+def check_coded(data: bytes, parts: list[CodedPart], size: tuple[int, int], limits: Limits) -> bool:
+    """Check the sizes that are coded, whatever the file declares; False where the size of a part is unknown.
+
+    Args:
+        data: The payload.
+        parts: Each coded part, as often as it is decoded.
+        size: Width and height of the picture.
+        limits: Those on pictures apply to each part. The sums are limited because each part is decoded on its own.
+
+    Raises:
+        UnprocessableMediaError: A part that is over a limit, too many parts, or parts that are too much together.
+    """
+    check_count(len(parts), "coded parts", _MAX_PARTS)
+    pixels = size[0] * size[1]
+    # Equal tiles, or layers of one picture, may share their bytes, which are then read once for each.
+    if sum(stop - start for part in parts for start, stop in part.spans) > 2 * len(data) + pixels // 2:
+        raise rejected("the parts of a picture share more bytes than its size explains")
+    view = memoryview(data)
+    allowed = _SUM * min(max(pixels, _SMALL), limits.max_image_pixels)
+    total = 0
+    for part in parts:
+        first, *others = (view[slice(*span)] for span in part.spans)
+        coded = part.coded_size(b"".join([first, *others]) if others else first)
+        if coded is None:
+            return False
+        check_size(*coded, limits)
+        if coded[0] * coded[1] > max(pixels * 11 // 10, _SMALL):  # codecs round sides up
+            raise rejected("one of the parts of a picture codes more pixels than the picture has")
+        total += coded[0] * coded[1]
+    if total > allowed:
+        raise rejected(f"the parts of a picture of this size may have {allowed} pixels at most")
+    return True
 
 
 def av1_size(stream: bytes | memoryview) -> tuple[int, int] | None:
@@ -199,4 +259,4 @@ def _hevc_frame_size(unit: bytes) -> tuple[int, int]:
     return width, height
 
 
-__all__ = ["av1_size", "hevc_chroma_and_depth", "hevc_size"]
+__all__ = ["CodedPart", "av1_size", "check_coded", "hevc_chroma_and_depth", "hevc_size"]

@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lazymedia.media.image import items
-from lazymedia.media.image.coded_size import hevc_chroma_and_depth, hevc_size
+from lazymedia.media.image.coded_size import CodedPart, check_coded, hevc_chroma_and_depth, hevc_size
 from lazymedia.media.image.header import FormatHeader, check_count, check_size
-from lazymedia.media.image.items import CodedPart, check_coded, children
+from lazymedia.media.image.items import children
 from lazymedia.media.image.memory import CodecMemory, stored_bytes
 from lazymedia.media.isobmff import Span
 from lazymedia.media.stopping import checkpoint
@@ -102,7 +102,7 @@ def _read_header(data: bytes, limits: Limits) -> HeifHeader | None:
     configurations = {item: _configuration(data, found.properties[item]) for item in parts}
     # Parts of one configuration are checked together, and all of them for their number and size.
     sizes = {item: partial(hevc_size, configuration) for item, configuration in configurations.items()}
-    coded = [CodedPart(found.places[item], sizes[item]) for item in parts]
+    coded = [CodedPart(found.spans[item], sizes[item]) for item in parts]
     if not check_coded(data, coded, size, limits):
         return None
     memory = _memory(configurations[parts[0]], alpha=bool(alphas))
@@ -122,7 +122,7 @@ def _coded_items(data: bytes, found: items.Items, item: int, limits: Limits) -> 
         tile for kind, source, targets in found.references if kind == b"dimg" and source == item for tile in targets
     ]
     check_count(len(tiles), "tiles", _MAX_TILES)
-    ((start, _),) = found.places[item]
+    ((start, _),) = found.spans[item]
     if len(tiles) != (data[start + 2] + 1) * (data[start + 3] + 1):
         raise KeyError(b"dimg")
     sides = 4 if data[start + 1] & 1 else 2
