@@ -37,7 +37,7 @@ class _FirstFrame(GifImagePlugin.GifImageFile):
 
     def _seek(self, frame: int, update_image: bool = True) -> None:
         width, height = self.size
-        self._size = _LARGEST
+        self._size = _LARGEST  # no frame exceeds such a screen
         super()._seek(frame, update_image)
         _, _, right, bottom = self.frame
         self._size = max(width, right), max(height, bottom)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from lazymedia.limits import Limits
     from lazymedia.media.image.pixels import StoredPixels
 
+_GREY: Final = 0
+_RGB: Final = 2
+_PALETTE: Final = 3
+"""Colour types. PNG specification, 11.2.1."""
 _LAYOUTS: Final = {
     # (bits, colour type): (Pillow's mode, Pillow's name for the packed samples)
     (1, 0): ("1", "1"),
@@ -52,122 +56,29 @@ _KEYS: Final = frozenset({_PROFILE, _XMP})
 _TEXTS: Final = frozenset({b"tEXt", b"zTXt", b"iTXt"})
 
 
-@dataclass(frozen=True, slots=True)
-class PngHeader(FormatHeader):
-    """Attributes beyond `FormatHeader`'s.
-
-    bits, colour: The IHDR's bit depth and colour type; a key of `_LAYOUTS`.
-    interlaced: Whether rows are stored in Adam7's seven passes.
-    palette, transparency: Content of PLTE and tRNS.
-    pixels: Content of the first run of IDAT chunks.
-    exif: Content of an eXIf chunk before the pixels.
-    late_exif: Content of an eXIf chunk behind them.
-    texts: Type and content of the last text chunk of each kind that may hold an orientation.
-    """
-
-    bits: int
-    colour: int
-    interlaced: bool
-    palette: Span | None
-    transparency: Span | None
-    pixels: tuple[Span, ...]
-    exif: Span | None
-    late_exif: Span | None
-    texts: tuple[tuple[bytes, Span], ...]
-
-    def metadata(self, data: bytes) -> Metadata:
-        span = self.exif or self.late_exif
-        block = None if span is None else data[slice(*span)]
-        xmp = None
-        for kind, (start, stop) in self.texts:
-            key, _, content = data[start:stop].partition(b"\0")
-            text = _text(kind, content)
-            if text is not None and key == _XMP:
-                xmp = text if kind == b"iTXt" else xmp
-            elif text is not None and block is None:
-                block = raw_profile(text)
-        return Metadata(block, xmp)
-
-    def early_exif(self, data: bytes) -> bytes | None:
-        """EXIF that comes before the pixels."""
-        return None if self.exif is None else data[slice(*self.exif)]
-
-    def codec_memory(self) -> CodecMemory:
-        assert self.mode is not None
-        transparent = self.transparency is not None
-        mask = transparent and self.colour in {0, 2}
-        # The lower bytes of a transparent colour's samples are decoded to a second picture.
-        second = 4.0 if mask and self.bits == 16 and self.colour == 2 else 0.0
-        return CodecMemory(self.mode, self.mode in {"LA", "RGBA"} or transparent, mask, second)
-
-    def decode(self, data: bytes, limits: Limits) -> StoredPixels:  # noqa: ARG002  # the header's size is the picture's
-        from lazymedia.media.image.pixels import StoredPixels, require_codec
-
-        require_codec("zlib")
-        image = _decode(data, self)
-        for part, name in ((self.palette, "PLTE"), (self.transparency, "tRNS")):
-            if part is not None and not _is_sound(data, part):
-                raise ValueError(f"the checksum of {name} is wrong")
-        if self.colour == 3 and self.palette is not None:  # without a palette every colour is black, as in Pillow
-            image.putpalette(data[slice(*self.palette)])
-        mask = None if self.transparency is None else _mask(image, data, data[slice(*self.transparency)], self)
-        return StoredPixels(image, self.find_orientation(data), mask)
-
-
-def read_header(data: bytes, limits: Limits) -> PngHeader | None:
-    """The header of a PNG, after one pass over the chunks. None where IHDR is broken or no pixels follow.
-
-    Raises:
-        UnprocessableMediaError: More chunks than `Limits.max_image_chunks`, larger IDAT chunks not counted.
-    """
-    header = data[8:33]
-    if len(header) < 25 or header[:8] != b"\0\0\0\x0dIHDR" or not _is_sound(data, (16, 29)):
-        return None
-    width, height, bits, colour, _, filtering, interlaced = struct.unpack_from(">LLBBBBB", header, 8)
-    layout = _LAYOUTS.get((bits, colour))
-    if width == 0 or height == 0 or layout is None or filtering:
-        return None
-    chunks = _Chunks()
-    chunks.walk(data, limits.max_image_chunks)
-    if not chunks.pixels:
-        return None
-    return PngHeader(
-        "PNG",
-        width,
-        height,
-        layout[0],
-        bits,
-        colour,
-        bool(interlaced),
-        chunks.palette,
-        chunks.transparency,
-        tuple(chunks.pixels),
-        chunks.exif,
-        chunks.late_exif,
-        tuple(chunks.texts.values()),
-    )
-
-
-def _is_sound(data: bytes, content: Span) -> bool:
-    """Whether the checksum behind a chunk's content is that of its type and content."""
-    start, stop = content
-    return data[stop : stop + 4] == zlib.crc32(memoryview(data)[start - 4 : stop]).to_bytes(4)
-
-
 class _Chunks:
-    """What one pass over the chunks collects."""
+    """What one pass over the chunks collects.
+
+    Attributes:
+        palette, transparency: Content of PLTE and tRNS.
+        pixels: Content of the first run of IDAT chunks.
+        exif: Content of an eXIf chunk before the pixels.
+        late_exif: Content of an eXIf chunk behind them.
+        texts: Type and content of the last text chunk with each key that may hold an orientation.
+    """
 
     __slots__ = ("exif", "late_exif", "palette", "pixels", "texts", "transparency")
 
-    def __init__(self) -> None:
+    def __init__(self, data: bytes, limit: int) -> None:
         self.palette: Span | None = None
         self.transparency: Span | None = None
         self.exif: Span | None = None
         self.late_exif: Span | None = None
         self.pixels: list[Span] = []
         self.texts: dict[bytes, tuple[bytes, Span]] = {}
+        self._walk(data, limit)
 
-    def walk(self, data: bytes, limit: int) -> None:
+    def _walk(self, data: bytes, limit: int) -> None:
         read = struct.Struct(">L4s").unpack_from
         position, counted, end = 33, 0, len(data)
         run = True
@@ -203,6 +114,85 @@ class _Chunks:
             key = data[content[0] : content[0] + len(_PROFILE) + 1].partition(b"\0")[0]
             if key in _KEYS:  # only the last of each is ever inflated
                 self.texts[key] = kind, content
+
+
+@dataclass(frozen=True, slots=True)
+class PngHeader(FormatHeader):
+    """Attributes beyond `FormatHeader`'s.
+
+    bits, colour: The IHDR's bit depth and colour type; a key of `_LAYOUTS`.
+    interlaced: Whether rows are stored in Adam7's seven passes.
+    chunks: Where the chunks are.
+    """
+
+    bits: int
+    colour: int
+    interlaced: bool
+    chunks: _Chunks
+
+    def metadata(self, data: bytes) -> Metadata:
+        span = self.chunks.exif or self.chunks.late_exif
+        block = None if span is None else data[slice(*span)]
+        xmp = None
+        for kind, (start, stop) in self.chunks.texts.values():
+            key, _, content = data[start:stop].partition(b"\0")
+            text = _text(kind, content)
+            if text is not None and key == _XMP:
+                xmp = text if kind == b"iTXt" else xmp
+            elif text is not None and block is None:
+                block = raw_profile(text)
+        return Metadata(block, xmp)
+
+    def early_exif(self, data: bytes) -> bytes | None:
+        """EXIF that comes before the pixels."""
+        return None if self.chunks.exif is None else data[slice(*self.chunks.exif)]
+
+    def codec_memory(self) -> CodecMemory:
+        assert self.mode is not None
+        transparent = self.chunks.transparency is not None
+        mask = transparent and self.colour in {_GREY, _RGB}
+        # The lower bytes of a transparent colour's samples are decoded to a second picture.
+        second = 4.0 if mask and self.bits == 16 and self.colour == _RGB else 0.0
+        return CodecMemory(self.mode, self.mode in {"LA", "RGBA"} or transparent, mask, second)
+
+    def decode(self, data: bytes, limits: Limits) -> StoredPixels:  # noqa: ARG002  # the header's size is the picture's
+        from lazymedia.media.image.pixels import StoredPixels, require_codec
+
+        require_codec("zlib")
+        image = _decode(data, self)
+        palette, transparency = self.chunks.palette, self.chunks.transparency
+        for part, name in ((palette, "PLTE"), (transparency, "tRNS")):
+            if part is not None and not _is_sound(data, part):
+                raise ValueError(f"the checksum of {name} is wrong")
+        if self.colour == _PALETTE and palette is not None:  # without a palette every colour is black, as in Pillow
+            image.putpalette(data[slice(*palette)])
+        mask = None if transparency is None else _mask(image, data, data[slice(*transparency)], self)
+        return StoredPixels(image, self.find_orientation(data), mask)
+
+
+def read_header(data: bytes, limits: Limits) -> PngHeader | None:
+    """The header of a PNG, after one pass over the chunks. None where IHDR is broken or no pixels follow.
+
+    Raises:
+        UnprocessableMediaError: More chunks than `Limits.max_image_chunks`, larger IDAT chunks not counted.
+    """
+    header = data[8:33]
+    if len(header) < 25 or header[:8] != b"\0\0\0\x0dIHDR" or not _is_sound(data, (16, 29)):
+        return None
+    width, height, bits, colour, _, filtering, interlaced = struct.unpack_from(">LLBBBBB", header, 8)
+    layout = _LAYOUTS.get((bits, colour))
+    if width == 0 or height == 0 or layout is None or filtering:
+        return None
+    chunks = _Chunks(data, limits.max_image_chunks)
+    if not chunks.pixels:
+        return None
+    return PngHeader("PNG", width, height, layout[0], bits, colour, bool(interlaced), chunks)
+
+
+def _is_sound(data: bytes, content: Span) -> bool:
+    """Whether the checksum behind a chunk's content is that of its type and content."""
+    start, stop = content
+    return data[stop : stop + 4] == zlib.crc32(memoryview(data)[start - 4 : stop]).to_bytes(4)
 
 
 def _text(kind: bytes, content: bytes) -> bytes | None:
@@ -257,7 +247,7 @@ def _inflate_pixels(data: bytes, header: PngHeader, image: Image.Image, packing:
     from lazymedia.media.image.pixels import decode_with, pieces
 
     view = memoryview(data)
-    parts = (piece for span in header.pixels for piece in pieces(view[slice(*span)]))
+    parts = (piece for span in header.chunks.pixels for piece in pieces(view[slice(*span)]))
     decode_with("zip", (packing, int(header.interlaced)), image, parts)
 
 
@@ -283,16 +273,16 @@ def _mask(image: Image.Image, data: bytes, chunk: bytes, header: PngHeader) -> I
     """
     from lazymedia.media.image.pixels import blank, colour_mask
 
-    if header.colour == 3:
+    if header.colour == _PALETTE:
         image.info["transparency"] = chunk[:256]
         return None
-    if header.colour not in {0, 2}:
+    if header.colour not in {_GREY, _RGB}:
         return None
-    size = 2 if header.colour == 0 else 6
+    size = 2 if header.colour == _GREY else 6
     if len(chunk) < size:
         raise ValueError("tRNS is too short for a colour")
     key = tuple(int.from_bytes(chunk[at : at + 2]) for at in range(0, size, 2))
-    if header.colour == 2 and header.bits == 16:
+    if header.colour == _RGB and header.bits == 16:
         lower = blank("RGB", image.size)
         _inflate_pixels(data, header, lower, "RGB;16L")
         upper_key = tuple(value >> 8 for value in key)
@@ -301,7 +291,7 @@ def _mask(image: Image.Image, data: bytes, chunk: bytes, header: PngHeader) -> I
     if header.bits < 16:
         scale = 255 // ((1 << header.bits) - 1)
         key = tuple((value & ((1 << header.bits) - 1)) * scale for value in key)
-    image.info["transparency"] = key if header.colour == 2 else key[0]
+    image.info["transparency"] = key if header.colour == _RGB else key[0]
     return colour_mask(image, (image, key))
 
 
