@@ -122,3 +122,18 @@ def test_the_header_of_a_tiff_has_the_orientation_that_pillow_applies(orientatio
     known = orientation if 1 <= orientation <= 8 else 1
     assert (probe(data).width, probe(data).height, probe(data).orientation) == (40, 24, known)
     assert np.array_equal(pixels(data, "RGB"), pictures.oriented(pictures.corners(), known))
+
+
+def tiled_tiff(side: int) -> bytes:
+    """A square of tiles of one pixel, which all are one."""
+    values = {0x0100: side, 0x0101: side, 0x0102: 8, 0x0106: 1, 0x0142: 1, 0x0143: 1}
+    entries = [(tag, 4, 1, struct.pack("<L", value)) for tag, value in values.items()]
+    return pictures.exif(*entries, (0x0144, 4, side**2, struct.pack("<L", 8) * side**2))
+
+
+def test_the_tiles_of_a_tiff_are_limited() -> None:
+    """Pillow would make some objects of each, on opening."""
+    assert pixels(tiled_tiff(16), "L").shape == (16, 16, 1)
+    assert probe(tiled_tiff(256)).upright_size == (256, 256)
+    with pytest.raises(UnprocessableMediaError, match="header"):
+        probe(tiled_tiff(257))
