@@ -1,8 +1,8 @@
 """``python -m benchmarks.memory_of_pictures``: peak memory of decoding, and the estimate of it, by format and mode.
 
-Requests are held against `Limits.max_request_decoded_bytes` by the estimate. Its factors are in
-`lazymedia.media.image.memory`; measure again after an upgrade of Pillow. Each figure comes from a process of its own,
-in which all libraries have been used before. Linux only.
+Requests are limited by `Limits.max_request_decoded_bytes` and the estimate. Its factors are in
+`lazymedia.media.image.memory` and the modules of the formats; measure again after an upgrade of Pillow. Each figure
+comes from a process of its own, in which all libraries have been used before. Linux only.
 """
 
 from __future__ import annotations

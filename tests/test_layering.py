@@ -75,7 +75,7 @@ FOREIGN: dict[str, set[str]] = {
     "httpx": set(),
     "httpcore": set(),
     "PIL": {"media/image", "testing/"},
-    "simplejpeg": {"media/image/turbo.py"},
+    "simplejpeg": {"media/image/jpeg_turbo.py"},
     "av": {"media/audio/", "media/video/", "testing/"},
     "soundfile": {"media/audio/", "testing/"},
     "soxr": {"media/audio/"},

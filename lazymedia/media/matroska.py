@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from lazymedia.media.boxes import Span
+from lazymedia.media.isobmff import Span
 
 TAGS, CHAPTERS, TRACKS = b"\x12\x54\xc3\x67", b"\x10\x43\xa7\x70", b"\x16\x54\xae\x6b"
 _SEGMENT, _SEEK_HEAD, _CLUSTER = b"\x18\x53\x80\x67", b"\x11\x4d\x9b\x74", b"\x1f\x43\xb6\x75"

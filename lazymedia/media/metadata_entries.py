@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
-from lazymedia.media.boxes import Span, boxes
+from lazymedia.media.isobmff import Span, boxes
 from lazymedia.media.matroska import CHAPTERS, TAGS, TRACKS, elements, parts
 from lazymedia.media.ogg_packets import packets
 from lazymedia.media.vorbis_books import SETUP, book_entries

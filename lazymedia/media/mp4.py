@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lazymedia.media.boxes import Span, boxes
+from lazymedia.media.isobmff import Span, boxes
 from lazymedia.media.usual import require
 
 Box: TypeAlias = "dict[bytes, Span]"

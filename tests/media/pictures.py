@@ -1,7 +1,4 @@
-"""Encoded pictures, whole and broken, made on the spot.
-
-Comes in: pixels, and what is to be wrong with them. Goes out: encoded bytes. Never here: an assertion.
-"""
+"""Makes encoded pictures, whole and damaged."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ def encode(image: Image.Image | npt.NDArray[Any], kind: str, **save: Any) -> byt
 
 
 def corners(width: int = 40, height: int = 24) -> Pixels:
-    """A picture that is not square and has another colour in each quarter, so that no turn of it equals another."""
+    """A picture that is not square, with another colour in each quarter: no two orientations of it are equal."""
     pixels = np.zeros((height, width, 3), np.uint8)
     pixels[: height // 2, : width // 2] = 250, 10, 20
     pixels[: height // 2, width // 2 :] = 20, 240, 30
@@ -49,7 +46,7 @@ def photo(width: int = 37, height: int = 29, mode: str = "RGB", seed: int = 0) -
 
 
 def two_columns(*, alpha: bool = True) -> Image.Image:
-    """Left half see-through red, right half solid blue."""
+    """Left half transparent red, right half solid blue."""
     pixels = np.zeros((6, 8, 4), np.uint8)
     pixels[:, :4] = *HIDDEN, 0
     pixels[:, 4:] = 0, 0, 255, 255
@@ -69,8 +66,8 @@ def greys(mode: str, left: int, right: int) -> Image.Image:
     return image
 
 
-def turned(pixels: Pixels, orientation: int) -> Pixels:
-    """What stored pixels look like upright, by the definition of EXIF's orientation."""
+def oriented(pixels: Pixels, orientation: int) -> Pixels:
+    """Stored pixels with an orientation applied, by the definition of EXIF."""
     swapped = pixels.transpose(1, 0, 2)
     return {
         1: pixels,
@@ -136,7 +133,7 @@ def with_scans(jpeg: bytes, count: int) -> bytes:
 
 
 def with_size(jpeg: bytes, width: int, height: int) -> bytes:
-    """A JPEG that claims another size."""
+    """A JPEG that declares another size."""
     at = next(at for marker in (b"\xff\xc0", b"\xff\xc2") if (at := jpeg.find(marker)) >= 0)
     return jpeg[: at + 5] + struct.pack(">HH", height, width) + jpeg[at + 9 :]
 

@@ -32,7 +32,7 @@ def convert(image: Image.Image, mode: str | None = "RGB", **settings: Any) -> np
 
 
 def raw_png(bits: int, colour: int, key: tuple[int, ...], left: bytes, right: bytes) -> bytes:
-    """Six rows of packed samples, and a see-through colour in the file's own units."""
+    """Six rows of packed samples, and a transparent colour in the file's own units."""
     rows = (b"\0" + left + right) * 6
     return pictures.png_of(8, 6, bits, colour, rows, pictures.chunk(b"tRNS", struct.pack(f">{len(key)}H", *key)))
 
@@ -267,7 +267,7 @@ def test_a_stale_note_of_transparency_does_not_outlive_the_conversion() -> None:
 
 
 def test_what_a_gif_leaves_uncovered_is_see_through_where_it_has_such_a_colour() -> None:
-    """A screen of 12 x 9 with a frame of 8 x 6; without a see-through colour it is the first one, as in Pillow."""
+    """A screen of 12 x 9 with a frame of 8 x 6; without a transparent colour it is the first one, as in Pillow."""
     for transparency, expected in ((2, GREEN), (None, pictures.HIDDEN)):
         save = {} if transparency is None else {"transparency": transparency}
         frame = pictures.encode(pictures.palette_picture(), "GIF", optimize=False, **save)

@@ -12,7 +12,7 @@ from PIL import Image
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.image import ImageMediaIO, header, items, probe
-from lazymedia.media.image.boxes import inside
+from lazymedia.media.image.items import children
 from tests.media import pictures
 from tests.media.pictures import box
 
@@ -43,7 +43,7 @@ def test_a_still_picture_does(missing: bytes) -> None:
         ImageMediaIO().load_bytes(TILE.replace(missing, b"free"))
 
 
-def test_an_animation_without_items_is_held_to_what_it_codes() -> None:
+def test_an_animation_without_items_is_limited_by_what_it_codes() -> None:
     data = ANIMATED.replace(b"pitm", b"free")
     with pytest.raises(UnprocessableMediaError, match="64 x 48"):
         ImageMediaIO(limits=Limits(max_image_pixels=64 * 48 - 1)).load_bytes_ref(data)
@@ -51,9 +51,9 @@ def test_an_animation_without_items_is_held_to_what_it_codes() -> None:
 
 def grid_of(rows: int, columns: int) -> bytes:
     """A grid of tiles that are one stream."""
-    top = inside(TILE, (0, len(TILE)), DEFAULT_LIMITS)
+    top = children(TILE, (0, len(TILE)), DEFAULT_LIMITS)
     found = items.read(TILE, top[b"meta"], DEFAULT_LIMITS)
-    ((start, stop),) = found.places[found.primary]
+    ((start, stop),) = found.spans[found.primary]
     stream = TILE[start:stop]
     configuration = next(TILE[slice(*span)] for kind, span in found.properties[found.primary] if kind == b"av1C")
     size = (columns * SIDE, rows * SIDE)
@@ -97,7 +97,7 @@ def test_tiles_may_share_their_bytes(rows: int, columns: int) -> None:
     assert np.array_equal(pixels[-SIDE:, -SIDE:][inner, inner], np.asarray(by_pillow(TILE))[inner, inner])
 
 
-def test_tiles_that_share_their_bytes_are_held_to_the_pixels_of_all_of_them() -> None:
+def test_tiles_that_share_their_bytes_are_limited_by_the_pixels_of_all_of_them() -> None:
     data = grid_of(16, 16)
     limits = Limits(max_image_pixels=(16 * SIDE) ** 2 // 5)
     with pytest.raises(UnprocessableMediaError, match="pixels at most"):
@@ -115,8 +115,9 @@ def test_the_parts_of_a_small_picture_may_not_code_a_large_one() -> None:
 @pytest.mark.parametrize(("mode", "stored"), [("RGB", "RGB"), ("RGBA", "RGBA"), ("L", "L")])
 def test_the_mode_is_known_for_the_estimate(mode: str, stored: str) -> None:
     data = pictures.encode(pictures.photo(64, 48, mode), "AVIF")
-    _, outline = header.read_outline(data, DEFAULT_LIMITS)
-    assert getattr(outline, "stored", None) == stored
+    _, found = header.read_header(data, DEFAULT_LIMITS)
+    assert found is not None
+    assert found.codec_memory().mode == stored
     image = ImageMediaIO(None).load_bytes(data)
     assert isinstance(image, Image.Image)
     assert image.mode == stored

@@ -102,7 +102,7 @@ def test_wide_greys_that_need_eight_bits_are_what_pillow_makes_of_them_and_not_b
     ],
     ids=["0 to 1", "0 to 255", "more than 8 bits", "more than 16 bits", "negative", "one pixel of four"],
 )
-def test_numbers_without_a_known_range_are_refused(image: Image.Image) -> None:
+def test_numbers_without_a_known_range_are_rejected(image: Image.Image) -> None:
     with pytest.raises(UnprocessableMediaError, match="8 bits") as caught:
         convert(image)
     assert caught.value.modality == "image"
@@ -130,7 +130,7 @@ def test_cmyk_is_neither_inverted_nor_green() -> None:
     assert np.abs(pixels - (255, 0, 0)).max() < 6
 
 
-def test_ycck_is_told_from_cmyk_by_adobes_marker() -> None:
+def test_adobes_marker_distinguishes_ycck_from_cmyk() -> None:
     """The same file with the transform flag set: the first three components are then luma and chroma."""
     data = pictures.encode(Image.new("CMYK", (16, 16), (0, 0, 0, 0)), "JPEG", quality=95)
     flag = data.index(b"Adobe") + 11
@@ -195,10 +195,10 @@ KEPT: dict[str, tuple[bytes, str, int]] = {
     "PNG L": (pictures.encode(pictures.photo(mode="L"), "PNG"), "L", 1),
     "PNG LA": (pictures.encode(pictures.photo(mode="LA"), "PNG"), "LA", 2),
     "PNG P": (pictures.encode(pictures.photo(mode="P"), "PNG"), "P", 3),
-    "PNG P see-through": (pictures.encode(pictures.palette_picture(), "PNG", transparency=0), "P", 4),
-    "PNG L see-through": (pictures.encode(pictures.greys("L", 70, 90), "PNG", transparency=70), "L", 2),
+    "PNG P transparent": (pictures.encode(pictures.palette_picture(), "PNG", transparency=0), "P", 4),
+    "PNG L transparent": (pictures.encode(pictures.greys("L", 70, 90), "PNG", transparency=70), "L", 2),
     "PNG RGB": (pictures.encode(pictures.photo(), "PNG"), "RGB", 3),
-    "PNG RGB see-through": (
+    "PNG RGB transparent": (
         pictures.encode(pictures.two_columns(alpha=False), "PNG", transparency=pictures.HIDDEN),
         "RGB",
         4,
@@ -254,7 +254,7 @@ def test_of_an_animation_the_first_frame_is_taken_and_the_others_are_never_looke
         assert np.abs(load(data).astype(int) - (255, 0, 0)).max() < 5, kind
 
 
-def test_an_animation_that_claims_two_billion_frames_costs_one() -> None:
+def test_of_an_animation_of_two_billion_frames_one_is_decoded() -> None:
     png = pictures.encode(pictures.corners(), "PNG")
     claims = pictures.chunk(b"acTL", struct.pack(">LL", 2**31 - 1, 0))
     assert np.array_equal(load(pictures.with_chunks(png, claims, before=b"IDAT")), pictures.corners())
@@ -271,7 +271,7 @@ def test_the_first_picture_of_an_mpo_is_a_jpeg() -> None:
     assert np.array_equal(load(data[:-100]), load(data)), "damage behind the first picture does not matter"
 
 
-def test_converting_an_opened_picture_turns_it_upright_and_leaves_it_alone() -> None:
+def test_converting_an_opened_picture_applies_its_orientation_and_does_not_change_it() -> None:
     data = pictures.encode(pictures.corners(), "JPEG", exif=b"Exif\0\0" + pictures.orientation_exif(6), quality=95)
     with Image.open(io.BytesIO(data)) as opened:
         info = dict(opened.info)
@@ -280,12 +280,12 @@ def test_converting_an_opened_picture_turns_it_upright_and_leaves_it_alone() -> 
         image = ImageMediaIO().convert(opened)
     assert isinstance(image, Image.Image)
     assert not image.info
-    turned = ImageOps.exif_transpose(opened)
-    assert np.array_equal(convert(turned), np.asarray(turned)), "what is upright already is not turned twice"
+    oriented = ImageOps.exif_transpose(opened)
+    assert np.array_equal(convert(oriented), np.asarray(oriented)), "an orientation is not applied twice"
 
 
 def test_orientations_that_pillow_would_not_apply_are_not_applied_to_opened_pictures_either() -> None:
-    """XMP does not turn an AVIF; and a TIFF, whose tag says 1, has been turned as far as it is to be."""
+    """XMP has no effect on an AVIF; of a TIFF, Pillow has applied the orientation."""
     avif = pictures.encode(pictures.corners(), "AVIF", xmp=pictures.xmp(6))
     tiff = pictures.encode(pictures.corners(), "TIFF", tiffinfo={0x0112: 1, 700: pictures.xmp(6)})
     for data in (avif, tiff):
@@ -294,7 +294,7 @@ def test_orientations_that_pillow_would_not_apply_are_not_applied_to_opened_pict
         assert load(data).shape == (24, 40, 3)
 
 
-def test_an_orientation_in_a_profile_or_in_xmp_turns_an_opened_picture_too() -> None:
+def test_an_orientation_in_a_profile_or_in_xmp_is_applied_to_an_opened_picture_too() -> None:
     png = pictures.encode(pictures.corners(), "PNG")
     profile = b"Raw profile type exif\0" + pictures.raw_profile(pictures.orientation_exif(6))
     packet = b"XML:com.adobe.xmp\0\0\0\0\0" + pictures.xmp(6)
@@ -305,7 +305,7 @@ def test_an_orientation_in_a_profile_or_in_xmp_turns_an_opened_picture_too() -> 
         assert load(data).shape == (40, 24, 3)
 
 
-def test_a_bmp_with_its_rows_from_the_top_is_upright() -> None:
+def test_a_bmp_may_have_its_rows_from_the_top() -> None:
     data = bytearray(pictures.encode(pictures.corners(), "BMP"))
     data[22:26] = struct.pack("<l", -24)
     assert np.array_equal(load(bytes(data)), pictures.corners()[::-1])
@@ -320,7 +320,7 @@ def test_a_converted_picture_shares_no_memory_with_the_callers() -> None:
     assert result.getpixel((3, 3)) == before
 
 
-def test_an_opened_picture_that_cannot_be_loaded_is_refused_with_the_reason() -> None:
+def test_an_opened_picture_that_cannot_be_loaded_is_rejected_with_the_reason() -> None:
     with Image.open(io.BytesIO(pictures.encode(pictures.photo(), "PNG")[:-200])) as opened:
         with pytest.raises(UnprocessableMediaError) as caught:
             convert(opened)

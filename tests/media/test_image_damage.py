@@ -16,8 +16,7 @@ from PIL import Image, ImageFile, features
 
 from lazymedia.errors import ReleasedError, UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media.image import ImageMediaIO, probe, raster
-from lazymedia.media.image.header import FORMATS
+from lazymedia.media.image import ImageMediaIO, header, pixels, probe
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from tests.media import pictures
 from tests.media.stops import After
@@ -25,12 +24,12 @@ from tests.media.stops import After
 LIMITS = Limits(image_formats=pictures.ALL_FORMATS, max_image_pixels=1_000_000)
 ARRAY = ImageMediaIO("RGBA", output="array", image_id="trust", limits=LIMITS)
 
-TURNED: dict[str, Any] = {"exif": b"Exif\0\0" + pictures.orientation_exif(6)}
+ORIENTED: dict[str, Any] = {"exif": b"Exif\0\0" + pictures.orientation_exif(6)}
 SEEDS: dict[str, bytes] = {
-    "JPEG": pictures.encode(pictures.photo(), "JPEG", quality=80, **TURNED),
-    "progressive JPEG": pictures.encode(pictures.photo(), "JPEG", progressive=True, **TURNED),
+    "JPEG": pictures.encode(pictures.photo(), "JPEG", quality=80, **ORIENTED),
+    "progressive JPEG": pictures.encode(pictures.photo(), "JPEG", progressive=True, **ORIENTED),
     "CMYK JPEG": pictures.encode(pictures.photo(mode="CMYK"), "JPEG", restart_marker_rows=1),
-    "PNG": pictures.encode(pictures.photo(), "PNG", **TURNED),
+    "PNG": pictures.encode(pictures.photo(), "PNG", **ORIENTED),
     "animated PNG of a palette": pictures.encode(
         pictures.photo(mode="P"),
         "PNG",
@@ -40,12 +39,12 @@ SEEDS: dict[str, bytes] = {
     ),
     "PNG of 16 bits": pictures.encode(np.arange(900, dtype=np.uint16).reshape(30, 30) * 70, "PNG"),
     "interlaced PNG": b"",
-    "WebP": pictures.encode(pictures.photo(), "WEBP", **TURNED),
+    "WebP": pictures.encode(pictures.photo(), "WEBP", **ORIENTED),
     "lossless WebP": pictures.encode(pictures.photo(mode="RGBA"), "WEBP", lossless=True),
     "animated WebP": pictures.encode(pictures.photo(), "WEBP", save_all=True, append_images=[pictures.photo(seed=1)]),
     "GIF": pictures.encode(pictures.photo(mode="P"), "GIF", transparency=3, comment=b"a comment"),
     "interlaced GIF": pictures.encode(pictures.photo(mode="L"), "GIF", interlace=1),
-    "AVIF": pictures.encode(pictures.photo(mode="RGBA"), "AVIF", **TURNED),
+    "AVIF": pictures.encode(pictures.photo(mode="RGBA"), "AVIF", **ORIENTED),
     "animated AVIF": pictures.encode(pictures.photo(), "AVIF", save_all=True, append_images=[pictures.photo(seed=1)]),
     "BMP": pictures.encode(pictures.photo(), "BMP"),
     "BMP of a palette": pictures.encode(pictures.photo(mode="P"), "BMP"),
@@ -123,7 +122,7 @@ def lengths(size: int) -> Iterator[int]:
 @pytest.mark.parametrize("lenient", [False, True], ids=["strict Pillow", "lenient Pillow"])
 @pytest.mark.parametrize("kind", SEEDS)
 def test_a_truncated_picture_is_an_error_or_whole(kind: str, lenient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where somebody has told Pillow to be content with parts of pictures."""
+    """Also where Pillow is set to accept truncated files."""
     data = SEEDS[kind]
     whole = outcome(data)
     assert whole is not None
@@ -131,13 +130,13 @@ def test_a_truncated_picture_is_an_error_or_whole(kind: str, lenient: bool, monk
     damaged = 0
     for length in lengths(len(data)):
         picture = outcome(data[:length])
-        assert picture is None or np.array_equal(picture, whole) or turned_back(picture, whole), length
+        assert picture is None or np.array_equal(picture, whole) or without_orientation(picture, whole), length
         damaged += picture is None
     assert damaged >= 40
 
 
-def turned_back(picture: npt.NDArray[Any], whole: npt.NDArray[Any]) -> bool:
-    """All pixels, but EXIF that lay behind them has been cut off, and their turn with it."""
+def without_orientation(picture: npt.NDArray[Any], whole: npt.NDArray[Any]) -> bool:
+    """All pixels, but EXIF that lay behind them has been cut off, and the orientation with it."""
     return np.array_equal(picture, np.rot90(whole))
 
 
@@ -187,7 +186,7 @@ def test_a_header_that_cannot_be_read_is_left_for_the_decode() -> None:
 
 
 @pytest.mark.parametrize("kind", SEEDS)
-def test_damage_is_told_with_the_librarys_exception_as_its_cause(kind: str) -> None:
+def test_damage_is_reported_with_the_librarys_exception_as_its_cause(kind: str) -> None:
     data = SEEDS[kind]
     cut = data[: len(data) // 4] if "AVIF" not in kind else data[:-20]
     with pytest.raises(UnprocessableMediaError) as caught:
@@ -200,7 +199,7 @@ FLAT = b"".join(content for kind, content in pictures.chunks(SEEDS["PNG"]) if ki
 DAMAGED_PNG: dict[str, bytes] = {
     "IHDR checksum": SEEDS["PNG"][:29] + b"\0\0\0\0" + SEEDS["PNG"][33:],
     "PLTE checksum": SEEDS["animated PNG of a palette"].replace(b"PLTE\0", b"PLTE\7", 1),
-    "half a see-through colour": pictures.png_of(4, 4, 8, 2, b"\0" * 52, pictures.chunk(b"tRNS", b"\0\1\0")),
+    "half a transparent colour": pictures.png_of(4, 4, 8, 2, b"\0" * 52, pictures.chunk(b"tRNS", b"\0\1\0")),
     "more palette than there can be": pictures.png_of(4, 4, 8, 3, b"\0" * 20, pictures.chunk(b"PLTE", bytes(3 * 257))),
     "no pixels": pictures.png_of(4, 4, 8, 2, None),
     "no width": pictures.png_of(0, 4, 8, 2, b"\0" * 4),
@@ -272,16 +271,16 @@ def test_fill_bytes_and_garbage_between_segments_are_skipped() -> None:
         assert np.array_equal(np.asarray(outcome(filled)), np.asarray(outcome(data)))
 
 
-def test_a_decoder_is_held_to_the_limits_once_more_by_what_the_library_found() -> None:
+def test_the_size_that_the_library_finds_is_checked_too() -> None:
     """A header that says less than the library finds is not trusted: the library's size is checked before a pixel."""
     limits = Limits(image_formats=pictures.ALL_FORMATS, max_image_pixels=1000)
-    for kind in ("WEBP", "AVIF", "TIFF"):
+    for kind in ("WEBP", "AVIF", "GIF", "BMP", "TIFF"):
         data = pictures.encode(pictures.photo(), kind)
-        outline = FORMATS[kind](data, DEFAULT_LIMITS)
-        assert outline is not None
-        lying = dataclasses.replace(outline, width=1, height=1)
+        found = header.reader(kind)(data, DEFAULT_LIMITS)
+        assert found is not None
+        lying = dataclasses.replace(found, width=1, height=1)
         with pytest.raises(UnprocessableMediaError, match="37 x 29"):
-            raster.rasterise(data, lying, limits)
+            lying.decode(data, limits)
 
 
 def test_an_avif_with_damage_in_its_boxes_is_an_error_or_whole() -> None:
@@ -292,7 +291,7 @@ def test_an_avif_with_damage_in_its_boxes_is_an_error_or_whole() -> None:
             outcome(data[:at] + bytes((value,)) + data[at + 1 :])
 
 
-def test_an_avif_whose_parts_share_their_bytes_is_refused() -> None:
+def test_an_avif_whose_parts_share_their_bytes_is_rejected() -> None:
     """A thousand items over one megabyte would be read a thousand times."""
     data = SEEDS["AVIF"]
     at = data.index(b"iloc")
@@ -308,20 +307,20 @@ def test_what_is_the_servers_fault_passes_as_it_is(failure: type[Exception], mon
     def fail(*arguments: object) -> None:
         raise failure("the machine's, not the picture's")
 
-    monkeypatch.setattr(raster, "rasterise", fail)
+    monkeypatch.setattr(pixels, "decode_with", fail)
     with pytest.raises(failure):
         ImageMediaIO().load_bytes(SEEDS["PNG"])
 
 
 def test_a_pillow_without_the_codec_is_the_servers_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    raster._require.cache_clear()
+    pixels.require_codec.cache_clear()
     monkeypatch.setattr(features, "check", lambda feature: feature != "webp")
     try:
-        with pytest.raises(ImportError, match="WEBP"):
+        with pytest.raises(ImportError, match="webp"):
             ImageMediaIO().load_bytes(SEEDS["WebP"])
         ImageMediaIO().load_bytes(SEEDS["PNG"])
     finally:
-        raster._require.cache_clear()
+        pixels.require_codec.cache_clear()
 
 
 def test_a_cancelled_decode_stops_before_the_codec_runs() -> None:

@@ -1,4 +1,4 @@
-"""A picture judged by its beginning: refused where the whole would be, and never for being incomplete."""
+"""A picture checked by its beginning: rejected where the whole would be, and never for being incomplete."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def decoder(**limits: int) -> ImageMediaIO:
     return ImageMediaIO(limits=Limits(image_formats=EVERY, **limits))
 
 
-def verdict(media_io: ImageMediaIO, head: bytes) -> bool | None:
-    """Whether enough was seen; None where it was refused."""
+def enough(media_io: ImageMediaIO, head: bytes) -> bool | None:
+    """Whether enough was seen; None where it was rejected."""
     try:
         return media_io.judge_head(head, None)
     except UnprocessableMediaError:
@@ -36,47 +36,47 @@ def verdict(media_io: ImageMediaIO, head: bytes) -> bool | None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_beginning_of_a_sound_picture_is_refused(kind: str) -> None:
+def test_no_beginning_of_a_sound_picture_is_rejected(kind: str) -> None:
     data = payload(kind)
     exact = decoder(max_image_pixels=WIDTH * HEIGHT, max_image_side=WIDTH)
-    verdicts = [verdict(exact, data[:size]) for size in range(len(data) + 1)]
-    assert None not in verdicts
-    assert verdicts[-1] is True
-    assert verdicts[0] is False
+    results = [enough(exact, data[:size]) for size in range(len(data) + 1)]
+    assert None not in results
+    assert results[-1] is True
+    assert results[0] is False
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("limit", [{"max_image_pixels": WIDTH * HEIGHT - 1}, {"max_image_side": WIDTH - 1}])
-def test_a_picture_over_a_limit_is_refused_as_soon_as_its_header_is_there(kind: str, limit: dict[str, int]) -> None:
-    """And for no beginning is it accepted for good."""
+def test_a_picture_over_a_limit_is_rejected_as_soon_as_its_header_is_there(kind: str, limit: dict[str, int]) -> None:
+    """And no beginning is reported as enough to accept it."""
     data, tight = payload(kind), decoder(**limit)
     with pytest.raises(UnprocessableMediaError):
         tight.load_bytes_ref(data)
-    verdicts = [verdict(tight, data[:size]) for size in range(len(data) + 1)]
-    assert True not in verdicts
-    first = verdicts.index(None)
+    results = [enough(tight, data[:size]) for size in range(len(data) + 1)]
+    assert True not in results
+    first = results.index(None)
     if kind == "AVIF":  # a part of its header may be read where it is cut, as no picture at all
-        assert len(data) - verdicts[::-1].index(False) < 400
+        assert len(data) - results[::-1].index(False) < 400
     else:
-        assert set(verdicts[first:]) == {None}
+        assert set(results[first:]) == {None}
     if kind != "TIFF":  # which keeps its header behind the pixels
         assert first < 900
 
 
-def test_chunks_and_formats_are_judged_as_for_the_whole() -> None:
+def test_chunks_and_formats_are_checked_as_for_the_whole() -> None:
     data = payload("PNG")
     many = data[:33] + b"\0\0\0\0tEXt\0\0\0\0" * 5000 + data[33:]
-    assert verdict(decoder(), many[: 64 << 10]) is None
-    assert verdict(ImageMediaIO(limits=Limits(image_formats=("JPEG",))), data) is False, "told when it is decoded"
-    assert verdict(decoder(), b"<html>") is False
+    assert enough(decoder(), many[: 64 << 10]) is None
+    assert enough(ImageMediaIO(limits=Limits(image_formats=("JPEG",))), data) is False, "reported when it is decoded"
+    assert enough(decoder(), b"<html>") is False
 
 
-def test_other_decoders_judge_nothing_early() -> None:
+def test_other_decoders_check_nothing_early() -> None:
     assert RawBytesMediaIO("video").judge_head(b"", None)
 
 
-def test_who_overrides_the_reading_must_say_again_that_it_is_quick() -> None:
-    """Or a long computation of somebody's own would run on the loop."""
+def test_a_class_that_overrides_the_reading_must_declare_again_that_it_is_quick() -> None:
+    """Or a long computation of a subclass would run on the loop."""
 
     class Own(ImageMediaIO):
         def load_bytes_ref(self, data: bytes) -> object:  # type: ignore[override]  # never called

@@ -13,7 +13,7 @@ from PIL import Image
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.image import ImageHeader, ImageMediaIO, probe
-from lazymedia.media.image.av1 import coded_size
+from lazymedia.media.image.coded_size import av1_size
 from tests.media import pictures
 
 HEADERS: dict[str, tuple[bytes, tuple[str, str | None]]] = {
@@ -35,13 +35,13 @@ HEADERS: dict[str, tuple[bytes, tuple[str, str | None]]] = {
         ("AVIF", None),
     ),
     "BMP": (pictures.encode(pictures.photo(), "BMP"), ("BMP", "RGB")),
-    "BMP of a palette": (pictures.encode(pictures.photo(mode="P"), "BMP"), ("BMP", None)),
-    "TIFF": (pictures.encode(pictures.photo(), "TIFF"), ("TIFF", None)),
+    "BMP of a palette": (pictures.encode(pictures.photo(mode="P"), "BMP"), ("BMP", "P")),
+    "TIFF": (pictures.encode(pictures.photo(), "TIFF"), ("TIFF", "RGB")),
 }
 
 
 @pytest.mark.parametrize("kind", HEADERS)
-def test_a_header_tells_format_size_and_mode(kind: str) -> None:
+def test_a_header_has_format_size_and_mode(kind: str) -> None:
     data, (name, mode) = HEADERS[kind]
     assert probe(data) == ImageHeader(name, 37, 29, mode, 1)
     with Image.open(io.BytesIO(data)) as opened:
@@ -72,13 +72,13 @@ def test_a_reference_gives_the_header_and_decodes_nothing(kind: str) -> None:
     assert ref.probe() is None
 
 
-@pytest.mark.parametrize("turn", range(1, 9))
-def test_a_reference_gives_the_size_before_and_after_a_turn(turn: int) -> None:
-    exif = b"Exif\0\0" + pictures.orientation_exif(turn)
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_reference_gives_the_size_before_and_after_rotation(orientation: int) -> None:
+    exif = b"Exif\0\0" + pictures.orientation_exif(orientation)
     ref = ImageMediaIO().load_bytes_ref(pictures.encode(pictures.corners(), "JPEG", exif=exif))
     header = ref.probe()
     assert isinstance(header, ImageHeader)
-    assert (header.width, header.height, header.orientation) == (40, 24, turn)
+    assert (header.width, header.height, header.orientation) == (40, 24, orientation)
     image = ref.decode()
     assert isinstance(image, Image.Image)
     assert header.upright_size == image.size
@@ -111,7 +111,7 @@ def test_what_has_no_header_cannot_be_probed(data: bytes) -> None:
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "AVIF", "BMP"])
 def test_the_beginning_of_a_payload_is_enough(kind: str) -> None:
-    """Of a PNG up to the first pixels; of an AVIF all, for its parts are judged by what they code."""
+    """Of a PNG up to the first pixels; of an AVIF all, since its parts count by what they code."""
     data = pictures.encode(pictures.photo(300, 200), kind)
     header = probe(data if kind == "AVIF" else data[:1200])
     assert (header.width, header.height) == (300, 200)
@@ -154,11 +154,11 @@ def test_an_av1_sequence_header_with_every_optional_part_is_read() -> None:
     )  # fmt: skip
     reduced = bit_string((0, 3), (1, 1), (1, 1), (8, 5), (9, 4), (7, 4), (799, 10), (199, 8))
     delimiter = b"\x12\0"
-    assert coded_size(delimiter + unit(full)) == (12_346, 54_322)
-    assert coded_size(delimiter + unit(reduced)) == (800, 200)
-    assert coded_size(unit(reduced) + unit(full)) == coded_size(unit(full) + unit(reduced)) == (12_346, 54_322)
-    assert coded_size(b"\x08" + full) == (12_346, 54_322), "the last unit may leave out its size"
-    assert coded_size(b"\x0e\0" + bytes((len(full),)) + full) == (12_346, 54_322), "a unit may belong to a layer"
+    assert av1_size(delimiter + unit(full)) == (12_346, 54_322)
+    assert av1_size(delimiter + unit(reduced)) == (800, 200)
+    assert av1_size(unit(reduced) + unit(full)) == av1_size(unit(full) + unit(reduced)) == (12_346, 54_322)
+    assert av1_size(b"\x08" + full) == (12_346, 54_322), "the last unit may leave out its size"
+    assert av1_size(b"\x0e\0" + bytes((len(full),)) + full) == (12_346, 54_322), "a unit may belong to a layer"
 
 
 @pytest.mark.parametrize(
@@ -172,11 +172,11 @@ def test_an_av1_sequence_header_with_every_optional_part_is_read() -> None:
     ],
     ids=["nothing", "no sequence header", "forbidden bit", "endless units", "endless size"],
 )
-def test_an_av1_stream_whose_size_cannot_be_told_has_none(stream: bytes) -> None:
-    assert coded_size(stream) is None
+def test_an_av1_stream_of_unknown_size_has_none(stream: bytes) -> None:
+    assert av1_size(stream) is None
 
 
-def test_an_animated_avif_without_a_primary_item_is_judged_by_its_tracks() -> None:
+def test_an_animated_avif_without_a_primary_item_has_the_size_of_its_tracks() -> None:
     data, _ = HEADERS["animated AVIF"]
     tracks_only = data.replace(b"avif", b"free", 1).replace(b"mif1", b"free").replace(b"meta", b"free", 1)
     assert (probe(tracks_only).width, probe(tracks_only).height) == (37, 29)

@@ -14,7 +14,7 @@ from PIL import Image, UnidentifiedImageError
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
-from lazymedia.media.image import ImageHeader, ImageMediaIO, heif, hevc, probe
+from lazymedia.media.image import ImageHeader, ImageMediaIO, coded_size, header, probe
 from tests.media import pictures
 
 pillow_heif = pytest.importorskip("pillow_heif")
@@ -61,35 +61,35 @@ def test_pixels_are_those_of_pillow_heif(kind: str, mode: str, output: Any) -> N
 
 
 @pytest.mark.parametrize("kind", MADE)
-def test_a_header_tells_size_and_mode(kind: str) -> None:
+def test_a_header_has_size_and_mode(kind: str) -> None:
     data, mode = MADE[kind]
     width, height = by_pillow_heif(data).size
     assert probe(data) == ImageHeader("HEIF", width, height, mode, 1)
     assert ImageMediaIO().load_bytes_ref(data).probe() == probe(data)
 
 
-@pytest.mark.parametrize("turn", range(1, 9))
+@pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_a_turn_is_applied_once_though_exif_repeats_it(turn: int, order: str) -> None:
+def test_an_orientation_is_applied_once_though_exif_repeats_it(orientation: int, order: str) -> None:
     """With irot and imir in the file, and EXIF beside them, as telephones write both."""
     corners = Image.fromarray(pictures.corners(160, 96))
-    data = encode(corners, exif=b"Exif\0\0" + pictures.orientation_exif(turn, order))
-    assert (b"irot" in data or b"imir" in data) == (turn != 1)
-    expected = pictures.turned(pictures.corners(160, 96), turn)
+    data = encode(corners, exif=b"Exif\0\0" + pictures.orientation_exif(orientation, order))
+    assert (b"irot" in data or b"imir" in data) == (orientation != 1)
+    expected = pictures.oriented(pictures.corners(160, 96), orientation)
     pixels = load(data).astype(int)
     assert pixels.shape == expected.shape
     assert np.abs(pixels - expected).mean() < 2
     header = probe(data)
-    assert (header.width, header.height, header.orientation) == (160, 96, turn)
+    assert (header.width, header.height, header.orientation) == (160, 96, orientation)
     assert header.upright_size == (pixels.shape[1], pixels.shape[0])
 
 
-def test_exif_alone_turns_nothing_for_the_format_says_so() -> None:
-    turned = encode(PHOTO, exif=b"Exif\0\0" + pictures.orientation_exif(3))
-    at = turned.index(b"irot") + 4
-    unturned = turned[:at] + b"\0" + turned[at + 1 :]
-    assert np.array_equal(load(unturned), load(turned)[::-1, ::-1])
-    assert probe(unturned).orientation == 1
+def test_exif_alone_does_not_rotate_a_heif() -> None:
+    rotated = encode(PHOTO, exif=b"Exif\0\0" + pictures.orientation_exif(3))
+    at = rotated.index(b"irot") + 4
+    not_rotated = rotated[:at] + b"\0" + rotated[at + 1 :]
+    assert np.array_equal(load(not_rotated), load(rotated)[::-1, ::-1])
+    assert probe(not_rotated).orientation == 1
 
 
 def test_pillows_formats_stay_as_they_are() -> None:
@@ -101,10 +101,10 @@ def test_pillows_formats_stay_as_they_are() -> None:
 
 @pytest.fixture
 def not_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(heif, "find_spec", lambda name: None)
-    heif.is_available.cache_clear()
+    monkeypatch.setattr(header, "find_spec", lambda name: None)
+    header.has_heif.cache_clear()
     yield
-    heif.is_available.cache_clear()
+    header.has_heif.cache_clear()
 
 
 @pytest.mark.parametrize("kind", ["colours", "tiles"])
@@ -121,7 +121,7 @@ def test_without_the_extra_it_is_an_unsupported_format(kind: str, not_installed:
 # Limits
 
 
-def refused(data: bytes, limits: Limits) -> UnprocessableMediaError:
+def rejected(data: bytes, limits: Limits) -> UnprocessableMediaError:
     image_io = ImageMediaIO(limits=limits)
     with pytest.raises(UnprocessableMediaError) as caught:
         image_io.load_bytes_ref(data)
@@ -133,8 +133,8 @@ def refused(data: bytes, limits: Limits) -> UnprocessableMediaError:
 def test_pixels_and_sides_are_limited(kind: str) -> None:
     data = MADE[kind][0]
     ImageMediaIO(limits=Limits(max_image_pixels=130_000, max_image_side=400)).load_bytes(data)
-    assert "300 x 200" in str(refused(data, Limits(max_image_pixels=59_999)))
-    assert "300 x 200" in str(refused(data, Limits(max_image_side=299)))
+    assert "300 x 200" in str(rejected(data, Limits(max_image_pixels=59_999)))
+    assert "300 x 200" in str(rejected(data, Limits(max_image_side=299)))
 
 
 def test_what_is_coded_counts_and_not_what_is_declared() -> None:
@@ -142,7 +142,7 @@ def test_what_is_coded_counts_and_not_what_is_declared() -> None:
     declared = struct.pack(">LL", 300, 200)
     lying = data.replace(declared, struct.pack(">LL", 64, 64))
     assert lying != data
-    assert "304 x 208" in str(refused(lying, Limits(max_image_pixels=50_000)))
+    assert "304 x 208" in str(rejected(lying, Limits(max_image_pixels=50_000)))
 
 
 def configuration(data: bytes) -> bytes:
@@ -153,17 +153,17 @@ def configuration(data: bytes) -> bytes:
 def test_parameters_inside_the_stream_count_too() -> None:
     """The decoder reads sets there as well as in the configuration."""
     small = configuration(MADE["small"][0])
-    (larger,) = hevc._configured(configuration(MADE["colours"][0]))
+    (larger,) = coded_size._configured_sets(configuration(MADE["colours"][0]))
     slices = struct.pack(">L", 4) + b"\x26\1\0\0"
-    assert hevc.coded_size(small, slices) == (80, 80)
-    assert hevc.coded_size(small, slices + struct.pack(">L", len(larger)) + larger) == (304, 208)
+    assert coded_size.hevc_size(small, slices) == (80, 80)
+    assert coded_size.hevc_size(small, slices + struct.pack(">L", len(larger)) + larger) == (304, 208)
     for broken in (struct.pack(">L", 3) + b"\x42\1\0", slices[:-1], slices + b"\0", b""):
-        assert hevc.coded_size(small, broken) is None
+        assert coded_size.hevc_size(small, broken) is None
 
 
 def test_tiles_are_limited_and_must_be_as_many_as_the_grid_says() -> None:
     data = MADE["tiles"][0]
-    assert "boxes" in str(refused(data, Limits(max_image_chunks=4)))
+    assert "boxes" in str(rejected(data, Limits(max_image_chunks=4)))
     at = data.index(b"dimg") + 6
     fewer = data[:at] + struct.pack(">H", 2) + data[at + 2 :]
     assert ImageMediaIO().load_bytes_ref(fewer).probe() is None
@@ -171,11 +171,11 @@ def test_tiles_are_limited_and_must_be_as_many_as_the_grid_says() -> None:
         ImageMediaIO().load_bytes(fewer)
 
 
-def test_a_grid_that_is_larger_than_it_declares_is_refused() -> None:
+def test_a_grid_that_is_larger_than_it_declares_is_rejected() -> None:
     data = MADE["tiles"][0]
     lying = data.replace(struct.pack(">LL", 300, 200), struct.pack(">LL", 20, 20))
     assert lying != data
-    assert "300 x 200" in str(refused(lying, Limits(max_image_pixels=20_000)))
+    assert "300 x 200" in str(rejected(lying, Limits(max_image_pixels=20_000)))
 
 
 @pytest.mark.parametrize("kind", MADE)
@@ -212,7 +212,7 @@ def test_a_sequence_or_another_brand_is_read_for_its_primary_picture(brand: byte
     assert np.array_equal(load(branded), load(data))
 
 
-def test_a_sequence_without_a_picture_is_refused() -> None:
+def test_a_sequence_without_a_picture_is_rejected() -> None:
     data = pictures.box(b"ftyp", b"msf1\0\0\0\0msf1hevc") + pictures.box(b"moov", bytes(100))
     with pytest.raises(UnprocessableMediaError, match="header of the HEIF"):
         ImageMediaIO().load_bytes(data)

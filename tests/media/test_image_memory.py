@@ -1,4 +1,4 @@
-"""The estimate of a decode's memory, held against what a process really takes, and against what requests may have."""
+"""The estimate of a decode's memory, compared with what a process takes and with what requests may have."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def test_a_gif_of_55_bytes_counts_what_its_screen_takes() -> None:
     assert estimate >= 5 * 9_000**2
 
 
-def test_a_turn_is_counted() -> None:
-    upright, turned = (
+def test_a_rotation_is_counted() -> None:
+    upright, rotated = (
         ImageMediaIO().load_bytes_ref(
-            pictures.encode(pictures.photo(600, 400), "JPEG", exif=b"Exif\0\0" + pictures.orientation_exif(turn))
+            pictures.encode(pictures.photo(600, 400), "JPEG", exif=b"Exif\0\0" + pictures.orientation_exif(orientation))
         )
-        for turn in (1, 6)
+        for orientation in (1, 6)
     )
     assert upright.decoded_bytes is not None
-    assert turned.decoded_bytes is not None
-    assert turned.decoded_bytes - upright.decoded_bytes >= 4 * 600 * 400
+    assert rotated.decoded_bytes is not None
+    assert rotated.decoded_bytes - upright.decoded_bytes >= 4 * 600 * 400
 
 
 def test_a_tiff_in_one_strip_counts_the_strip() -> None:

@@ -78,10 +78,10 @@ def test_what_encoders_write_costs_less_than_half_of_what_is_allowed(mode: str, 
     """By the estimate, and by pixels alone: the picture has one colour, and so the fewest bytes."""
     plain = Image.new(mode, (1024, 768), 77)
     data = pictures.encode(plain, "JPEG", progressive=True, quality=quality, subsampling=subsampling)
-    _, outline = header.read_outline(data, DEFAULT_LIMITS)
-    assert isinstance(outline, jpeg.JpegOutline)
-    assert 2 <= len(outline.scans) <= 20
-    assert outline.cost < DEFAULT_LIMITS.max_image_ns_per_pixel * 1024 * 768 / 2 * (1.5 if mode == "CMYK" else 1)
+    _, found = header.read_header(data, DEFAULT_LIMITS)
+    assert isinstance(found, jpeg.JpegHeader)
+    assert 2 <= len(found.scans) <= 20
+    assert found.cost < DEFAULT_LIMITS.max_image_ns_per_pixel * 1024 * 768 / 2 * (1.5 if mode == "CMYK" else 1)
     ImageMediaIO().load_bytes_ref(data)
 
 

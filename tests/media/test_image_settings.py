@@ -1,4 +1,4 @@
-"""What an `ImageMediaIO` may be told, and how that is written into keys."""
+"""The options of an `ImageMediaIO`, and how they change keys."""
 
 from __future__ import annotations
 
@@ -81,34 +81,32 @@ def test_every_setting_that_changes_the_picture_changes_the_key() -> None:
     ],
     ids=str,
 )
-def test_a_setting_that_is_none_of_those_offered_is_refused(arguments: dict[str, Any]) -> None:
+def test_an_unknown_value_of_an_option_is_rejected(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         ImageMediaIO(**arguments)
 
 
 @pytest.mark.parametrize("name", ["limits", "output", "image_id"])
-def test_what_is_the_operators_no_request_may_choose(name: str) -> None:
+def test_a_request_may_not_choose_the_operators_options(name: str) -> None:
     with pytest.raises(UnprocessableMediaError, match=name):
         ImageMediaIO.merge_kwargs({"image_mode": "RGB"}, {name: "anything"})
     assert ImageMediaIO.merge_kwargs({name: 1}, {"image_mode": "L"}) == {name: 1, "image_mode": "L"}
 
 
-def test_a_payload_of_too_many_bytes_is_refused_before_it_is_looked_at() -> None:
+def test_a_payload_of_too_many_bytes_is_rejected_before_it_is_read() -> None:
     image_io = ImageMediaIO(limits=Limits(max_image_bytes=100))
     with pytest.raises(PayloadTooLargeError):
         image_io.load_bytes_ref(b"x" * 101)
 
 
 def test_references_are_made_without_loading_pillow_or_numpy() -> None:
-    """In a process of its own, for every format and with ImageIDs looked for."""
-    payloads = [pictures.encode(pictures.corners(), kind) for kind in pictures.ALL_FORMATS]
+    """In a process of its own, for the formats whose headers Pillow does not read, and with ImageIDs trusted."""
+    payloads = [pictures.encode(pictures.corners(), kind) for kind in ("JPEG", "PNG", "WEBP", "AVIF")]
     script = (
         "import sys\n"
         "from lazymedia.media.image import ImageMediaIO, probe\n"
-        "from lazymedia.limits import Limits, DEFAULT_LIMITS\n"
-        "limits = Limits(image_formats=(*DEFAULT_LIMITS.image_formats, 'TIFF'))\n"
         f"for data in {payloads!r}:\n"
-        "    ref = ImageMediaIO(image_id='trust', limits=limits).load_bytes_ref(data)\n"
+        "    ref = ImageMediaIO(image_id='trust').load_bytes_ref(data)\n"
         "    assert not ref.is_decoded and probe(data).width == 40\n"
         "assert 'PIL' not in sys.modules and 'numpy' not in sys.modules\n"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from lazymedia.media import formats
 from lazymedia.media.audio.mpeg_audio import behind_id3, frame_size, kind_of
 
 Backend: TypeAlias = Literal["soundfile", "pyav", "torchcodec"]
@@ -55,18 +56,19 @@ MPEG_TS: Final = Format("MPEG transport stream", "mpegts", joinable=True)
 SUPPORTED: Final = "WAV, FLAC, OGG, MP3, AIFF, MP4, M4A, MOV, WebM, Matroska, AAC, AMR, MPEG, AVI, FLV"
 """For error texts."""
 
-_PREFIXES: Final = (
-    (b"fLaC", FLAC),
-    (b"RF64", WAV),
-    (b"\x1aE\xdf\xa3", MATROSKA),
-    (b"#!AMR", AMR),
-    (b"FLV\x01", FLV),
-    (b"\x00\x00\x01\xba", MPEG_PS),
-)
+_BY_SIGNATURE: Final = {
+    formats.WAV: WAV,
+    formats.AVI: AVI,
+    formats.AIFF: AIFF,
+    formats.MP4: MP4,
+    formats.FLAC: FLAC,
+    formats.MATROSKA: MATROSKA,
+    formats.AMR: AMR,
+    formats.FLV: FLV,
+    formats.MPEG_PS: MPEG_PS,
+}
 _FLAC_IN_OGG: Final = b"\x7fFLAC"
 """How the first packet begins. RFC 9639, section 10.1."""
-_BOXES: Final = (b"ftyp", b"moov", b"mdat", b"free", b"wide", b"skip", b"pnot")
-"""Types with which an ISO file or a QuickTime movie may begin."""
 
 _SEARCH: Final = 1 << 16
 """Bytes behind a tag in which an MPEG frame must begin; FFmpeg searches about as far."""
@@ -105,24 +107,15 @@ _PACKET: Final = 188
 
 def sniff(data: bytes) -> Format | None:
     """The format of a payload; None where it is none that is read here. Looks at some 64 KiB at most."""
-    if data[:4] == b"OggS":
+    if formats.OGG.matches(data):
         return OGG_FLAC if data.startswith(_FLAC_IN_OGG, behind_ogg_page(data)) else OGG
-    return _by_prefix(data[:12]) or _by_packets(data)
+    known = formats.identify(data, _BY_SIGNATURE)
+    return _by_packets(data) if known is None else _BY_SIGNATURE[known]
 
 
 def behind_ogg_page(data: bytes) -> int:
     """Where the first packet of an OGG begins: behind a header, and a table of as many bytes as its byte 26 tells."""
     return 27 + int.from_bytes(data[26:27])
-
-
-def _by_prefix(head: bytes) -> Format | None:
-    if head[:4] in {b"RIFF", b"RIFX"}:
-        return {b"WAVE": WAV, b"AVI ": AVI}.get(head[8:12])
-    if head[:4] == b"FORM" and head[8:12] in {b"AIFF", b"AIFC"}:
-        return AIFF
-    if head[4:8] in _BOXES:
-        return MP4
-    return next((found for prefix, found in _PREFIXES if head.startswith(prefix)), None)
 
 
 def _by_packets(data: bytes) -> Format | None:

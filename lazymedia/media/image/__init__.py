@@ -1,16 +1,12 @@
-"""Pictures: from encoded bytes to an upright Pillow image or array.
+"""Pictures: from encoded bytes to a Pillow image or an array.
 
-* `io`: `ImageMediaIO`, the decoder with its settings, references and identity
-* `header`: which format a payload is, what its header says, `probe`
-* `outline`: a header as a value, and the limits on it; one reader for each format beside it (`jpeg`, `png`, `avif` with
-  `av1`, `heif` with `hevc`, both with `items` and `boxes`, and `plain` for the short ones), and `exif` for orientation
-  and ImageID
+* `io`: `ImageMediaIO`, the decoder with its options, references and identity
+* `header`: `ImageHeader`, `probe`, and what the headers of all formats share, with the limits on it
+* `jpeg`, `png`, `gif`, `webp`, `avif`, `heif`, `bmp`, `tiff`: each format's header and codec; `jpeg_turbo` decodes
+  JPEGs to arrays by simplejpeg; `items` and `coded_size` serve AVIF and HEIF
+* `exif`: orientation and ImageID
 * `memory`: how much memory a decode takes, by the header
-* `raster`: the codecs, from a header to stored pixels (with `png_raster`, and `tiff_raster` for TIFF, which is off
-  unless allowed)
-* `convert`: from stored pixels to what was asked for; `pixels` holds the tools that it shares with the codecs
-* `turbo`: JPEGs straight into arrays, by simplejpeg where that gives Pillow's pixels
-* `animation`: the frames of an animated WebP, for videos
+* `convert`: from stored pixels to what is asked for; `pixels` holds the tools that it shares with the formats
 
 Importing this loads neither Pillow nor numpy.
 """

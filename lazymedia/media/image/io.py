@@ -1,19 +1,20 @@
-"""The decoder for pictures: settings, references, identity.
-
-Comes in: a payload, or a picture that somebody opened with Pillow. Goes out: a reference, or an upright Pillow image or
-array in the configured mode. Never here: a format's bytes, or Pillow before the first decode.
+"""The decoder for pictures: options, references, identity. Pillow is loaded at the first decode, or with the header of
+a GIF, BMP or TIFF.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
+from lazymedia.contexts import contextmanager
 from lazymedia.errors import LazyMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media.image import exif, header, heif, memory
-from lazymedia.media.image.outline import check_size, refused
+from lazymedia.media.image import header, memory
+from lazymedia.media.image.exif import find_image_id
+from lazymedia.media.image.header import FormatHeader, rejected
 from lazymedia.media.io import MediaIO
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from numpy import typing as npt
     from PIL import Image
 
-    from lazymedia.media.image.convert import Target
-
 Picture: TypeAlias = "Image.Image | npt.NDArray[np.uint8]"
 """A Pillow image without a file behind it, or uint8 (H, W, C)."""
 
@@ -38,25 +37,38 @@ WHITE: Final = (255, 255, 255)
 _ID_DOMAIN: Final = b"lazymedia: picture by EXIF ImageID and decode spec"
 
 
-class ImageMediaIO(MediaIO[Picture]):
-    """Decodes pictures: upright, flat on a background where the mode has no alpha, eight bits a channel.
+class Target(NamedTuple):
+    """What a picture is converted to.
 
-    The orientation of EXIF (or ImageMagick's raw profile, or XMP where EXIF is silent; irot and imir in an AVIF) is
-    applied. Of an animation the first frame is taken, of an MPO the first picture. Colour profiles are ignored. A
-    truncated picture is an error, never a part of one. Limits alone decide what is too large, whatever Pillow's
-    global switches say.
+    Attributes:
+        mode: One of `MODES`, or None to keep what is stored.
+        background: Red, green, blue, 0 to 255.
+        as_array: Whether it becomes uint8 (H, W, C) rather than an image.
+    """
+
+    mode: str | None
+    background: tuple[int, int, int]
+    as_array: bool
+
+
+class ImageMediaIO(MediaIO[Picture]):
+    """Decodes pictures: orientation applied, on a background where the mode has no alpha, eight bits a channel.
+
+    The orientation is that of EXIF, of ImageMagick's raw profile, or of XMP where EXIF has none; of irot and imir in an
+    AVIF or HEIF. Of an animation the first frame is taken, of an MPO the first picture. Colour profiles are ignored. A
+    truncated picture is an error, never a part of one. `Limits` apply, and Pillow's global switches do not.
 
     Args:
         image_mode: "RGB", "RGBA" or "L". None keeps the stored mode; as an array, the nearest of L, LA, RGB and RGBA.
-        rgba_background_color: Red, green and blue, 0 to 255, behind see-through pixels; None means white.
+        rgba_background_color: Red, green and blue, 0 to 255, behind transparent pixels; None means white.
         output: "pil" for a `PIL.Image.Image`, "array" for a read-only uint8 array (H, W, C) with C = 1 for grey. With
             simplejpeg, JPEGs become arrays in less than half the time; the pixels are those of Pillow all the same.
-        image_id: "trust" lets a UUID in the EXIF tag ImageID stand for the payload (see `load_bytes_ref`). Whoever
-            sends a picture chooses that tag: trust it only where all senders are trusted.
+        image_id: "trust" lets a UUID in the EXIF tag ImageID stand for the payload (see `load_bytes_ref`). The sender
+            of a picture chooses that tag: trust it only where all senders are trusted.
         limits: `Limits.image_formats` and the limits on pictures are taken from here.
 
     Raises:
-        ValueError: A setting that is not one of these, or a format that cannot be read.
+        ValueError: An option has none of these values, or a format cannot be read.
     """
 
     modality: ClassVar[str] = "image"
@@ -72,17 +84,19 @@ class ImageMediaIO(MediaIO[Picture]):
         image_id: Literal["ignore", "trust"] = "ignore",
         limits: Limits | None = None,
     ) -> None:
-        self._mode = _one_of("image_mode", image_mode, (*MODES, None))
-        self._background = _colour(rgba_background_color)
-        self._output = _one_of("output", output, ("pil", "array"))
+        self._target = Target(
+            _one_of("image_mode", image_mode, (*MODES, None)),
+            _colour(rgba_background_color),
+            as_array=_one_of("output", output, ("pil", "array")) == "array",
+        )
         self._trust_id = _one_of("image_id", image_id, ("ignore", "trust")) == "trust"
         self._limits = DEFAULT_LIMITS if limits is None else limits
         unknown = sorted(set(self._limits.image_formats) - set(header.FORMATS))
         if unknown:
             raise ValueError(f"image_formats: {', '.join(unknown)} cannot be read, only {', '.join(header.FORMATS)}")
         self._spec = DecodeSpec(
-            {"image_mode": self._mode, "rgba_background_color": list(self._background)}
-            | ({} if self._output == "pil" else {"output": self._output})
+            {"image_mode": self._target.mode, "rgba_background_color": list(self._target.background)}
+            | ({"output": "array"} if self._target.as_array else {})
         )
 
     def get_decode_spec(self) -> DecodeSpec:
@@ -92,7 +106,7 @@ class ImageMediaIO(MediaIO[Picture]):
         return self._limits.max_image_bytes
 
     def load_bytes_ref(self, data: bytes) -> MediaRef[Picture]:
-        """A reference to a picture. Reads its header and takes its key; decodes nothing and does not load Pillow.
+        """A reference to a picture. Reads its header and computes its key; decodes nothing.
 
         With ``image_id="trust"``, two payloads that carry one UUID in the EXIF tag ImageID (0x800D) get one key,
         which also covers the spec and never equals a key made from content. Payloads without one, and PNGs whose EXIF
@@ -100,29 +114,27 @@ class ImageMediaIO(MediaIO[Picture]):
 
         Raises:
             PayloadTooLargeError: More bytes than `Limits.max_image_bytes`.
-            UnprocessableMediaError: The header tells more pixels, a longer side, more scans or more chunks than is
+            UnprocessableMediaError: By the header, more pixels, a longer side, more scans or more chunks than are
                 allowed.
         """
         self._check_size(len(data))
-        _, outline = self._read(data)
-        key = self._key_by_id(data, outline) if self._trust_id and outline is not None else None
+        _, found = self._read_header(data)
+        if found is None:
+            return MediaRef(partial(self.load_bytes, data), data, self._spec)
         changed = type(self).load_bytes is not ImageMediaIO.load_bytes  # by a subclass that may, for example, crop
-        decoded_bytes = None
-        if outline is not None:
-            decoded_bytes = memory.decoded_bytes(data, outline, self._mode, as_array=self._output == "array")
         return MediaRef(
             partial(self.load_bytes, data),
             data,
             self._spec,
-            key=key,
-            decoded_bytes=decoded_bytes,
-            outline=None if outline is None or changed else partial(header.describe, data, outline),
+            key=self._key_by_id(data, found) if self._trust_id else None,
+            decoded_bytes=memory.decoded_bytes(data, found, self._target.mode, as_array=self._target.as_array),
+            outline=None if changed else partial(found.describe, data),
         )
 
     def judge_head(self, head: bytes, declared: int | None) -> bool:  # noqa: ARG002  # the header is enough
-        """Judge a picture's size, scans and chunks as soon as its header is there. See `MediaIO.judge_head`."""
-        _, outline = header.read_outline(head, self._limits)
-        return outline is not None
+        """Check a picture's size, scans and chunks as soon as its header is there. See `MediaIO.judge_head`."""
+        _, found = header.read_header(head, self._limits)
+        return found is not None
 
     def load_bytes(self, data: bytes) -> Picture:
         """Decode a picture.
@@ -131,21 +143,17 @@ class ImageMediaIO(MediaIO[Picture]):
             UnprocessableMediaError: Not a picture of an allowed format, damaged, truncated, or over a limit. A damaged
                 one has the library's own exception as its cause, one over a limit has none.
         """
-        kind, outline = self._read(data)
+        name, found = self._read_header(data)
         checkpoint()
-        from lazymedia.media.image import convert, raster, turbo
+        if found is None:
+            raise self._unreadable(name, data)
+        from lazymedia.media.image import convert, jpeg_turbo
 
-        if outline is None:
-            raise self._unreadable(kind, data)
-        try:
-            array = turbo.decode(data, outline, self._target())
+        with _rejecting(f"the {name} picture cannot be decoded"):
+            array = jpeg_turbo.decode(data, found, self._target)
             if array is not None:
                 return array
-            return convert.finish(raster.rasterise(data, outline, self._limits), self._target())
-        except (LazyMediaError, ImportError, MemoryError):
-            raise
-        except Exception as exc:
-            raise refused(f"the {kind} picture cannot be decoded: {exc}") from exc
+            return convert.finish(found.decode(data, self._limits), self._target)
 
     def admit(self, image: Image.Image) -> None:
         """Load a picture that is already open, if it is within the limits on size.
@@ -153,16 +161,12 @@ class ImageMediaIO(MediaIO[Picture]):
         Raises:
             UnprocessableMediaError: Over a limit, or pixels that cannot be loaded.
         """
-        check_size(*image.size, self._limits)
-        try:
+        header.check_size(*image.size, self._limits)
+        with _rejecting("the picture cannot be loaded"):
             image.load()
-        except (ImportError, MemoryError):
-            raise
-        except Exception as exc:
-            raise refused(f"the picture cannot be loaded: {exc}") from exc
 
     def convert(self, image: Image.Image) -> Picture:
-        """What this decoder makes of a picture that is already open: upright, flat and in mode by the same rules.
+        """What this decoder makes of a picture that is already open, by the same rules.
 
         The picture is left as it is, apart from being loaded; the result shares no memory with it. Of several frames
         the one that it stands at is taken. Its orientation is read from ``image.info``.
@@ -172,52 +176,55 @@ class ImageMediaIO(MediaIO[Picture]):
         """
         from lazymedia.media.image import convert
 
-        try:
-            return convert.finish(convert.adopt(image, self._limits), self._target())
-        except (LazyMediaError, ImportError, MemoryError):
-            raise
-        except Exception as exc:
-            raise refused(f"the picture cannot be converted: {exc}") from exc
+        with _rejecting("the picture cannot be converted"):
+            return convert.finish(convert.adopt(image, self._limits), self._target)
 
-    def _read(self, data: bytes) -> tuple[str | None, header.AnyOutline | None]:
+    def _read_header(self, data: bytes) -> tuple[str | None, FormatHeader | None]:
         """Format and header of a whole payload."""
-        kind, outline = header.read_outline(data, self._limits)
-        if outline is not None:
-            header.check_cost(outline, len(data), self._limits)
-        return kind, outline
+        name, found = header.read_header(data, self._limits)
+        if found is not None and found.takes_too_long(len(data), self._limits):
+            raise rejected("the scans of the picture take too long to decode for its size")
+        return name, found
 
-    def _target(self) -> Target:
-        from lazymedia.media.image.convert import Target
-
-        return Target(self._mode, self._background, as_array=self._output == "array")
-
-    def _unreadable(self, kind: str | None, data: bytes) -> LazyMediaError:
+    def _unreadable(self, name: str | None, data: bytes) -> LazyMediaError:
+        """The error for a payload without a header; ``name`` is its format, if that is an allowed one."""
         from PIL import UnidentifiedImageError
 
-        found = header.sniff(data)
-        if kind is None and found == "HEIF" and not heif.is_available():
-            error = refused("HEIF pictures (HEIC) are not supported here")
+        if name is not None:
+            error = rejected(f"the header of the {name} picture cannot be read")
+            error.__cause__ = UnidentifiedImageError(f"no complete {name} header")
+        elif header.identify(data) == "HEIF" and not header.has_heif():
+            error = rejected("HEIF pictures (HEIC) are not supported here")
             error.__cause__ = ImportError('pillow-heif is not installed: the extra "heif" of lazymedia')
-            return error
-        if kind is None:
-            supported = f"supported: {', '.join(header.readable(self._limits))}"
-            error = refused(f"not a supported picture format ({supported})")
-            error.__cause__ = UnidentifiedImageError("no format's signature matches")
         else:
-            error = refused(f"the header of the {kind} picture cannot be read")
-            error.__cause__ = UnidentifiedImageError(f"no complete {kind} header")
+            supported = ", ".join(header.supported(self._limits))
+            error = rejected(f"not a supported picture format (supported: {supported})")
+            error.__cause__ = UnidentifiedImageError("no format's signature matches")
         return error
 
-    def _key_by_id(self, data: bytes, outline: header.AnyOutline) -> bytes | None:
-        block = header.early_exif(data, outline)
-        named = None if block is None else exif.image_id(block)
-        if named is None:
+    def _key_by_id(self, data: bytes, found: FormatHeader) -> bytes | None:
+        block = found.early_exif(data)
+        image_id = None if block is None else find_image_id(block)
+        if image_id is None:
             return None
         digest = hashlib.sha256()
-        for part in (_ID_DOMAIN, named, self._spec.canonical_bytes()):
+        for part in (_ID_DOMAIN, image_id, self._spec.canonical_bytes()):
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part)
         return digest.digest()
+
+
+@contextmanager
+def _rejecting(message: str) -> Iterator[None]:
+    """Report whatever a library raises for a picture as the picture's fault. A missing codec and a lack of memory are
+    not.
+    """
+    try:
+        yield
+    except (LazyMediaError, ImportError, MemoryError):
+        raise
+    except Exception as exc:
+        raise rejected(f"{message}: {exc}") from exc
 
 
 def _one_of(name: str, value: str | None, allowed: tuple[str | None, ...]) -> str | None:

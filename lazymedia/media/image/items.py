@@ -1,4 +1,4 @@
-"""The items of a ``meta`` box: pictures, tiles and EXIF of an AVIF or HEIF, where they lie, and what describes them.
+"""The items of a ``meta`` box: pictures, tiles and EXIF of an AVIF or HEIF, where they are, and what describes them.
 
 Boxes: ISO/IEC 14496-12, 8.11 (items); ISO/IEC 23008-12, 6.5 and 9.3 (properties). A missing or malformed box is a
 KeyError, an IndexError or a struct.error.
@@ -9,16 +9,25 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lazymedia.media.image.boxes import boxes, inside, unsigned
-from lazymedia.media.image.outline import Span, check_count
+from lazymedia.media import isobmff
+from lazymedia.media.image.exif import Metadata
+from lazymedia.media.image.header import check_count
+from lazymedia.media.isobmff import Fields, Span
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lazymedia.limits import Limits
 
 Property = tuple[bytes, Span]
 """Type and content of the box."""
 
-_TURNS: Final = {
+_SINGLE: Final = frozenset(
+    {b"meta", b"moov", b"pitm", b"iinf", b"iloc", b"iprp", b"idat"}
+    | {b"mdia", b"minf", b"stbl", b"stsd", b"stco", b"co64", b"stsz", b"tkhd"}
+)
+"""Boxes that may occur once: libavif might read the other one."""
+_ORIENTATIONS: Final = {
     # (quarter turns anticlockwise, then mirrored along: None, 0 top to bottom, 1 left to right): EXIF orientation
     (0, None): 1,
     (0, 0): 4,
@@ -40,22 +49,49 @@ class Items(NamedTuple):
 
     primary: The item that is the picture.
     kinds: Each item's type, and where in the payload its four letters are.
-    places: Where each item's content lies, piece by piece.
+    spans: Where each item's content lies, piece by piece.
     properties: Of each item, in order.
     references: Type, the item that refers, and those that it refers to.
     """
 
     primary: int
     kinds: dict[int, tuple[bytes, int]]
-    places: dict[int, list[Span]]
+    spans: dict[int, list[Span]]
     properties: dict[int, list[Property]]
     references: list[tuple[bytes, int, list[int]]]
 
-    def exif(self) -> tuple[Span | None, tuple[int, ...]]:
-        """Content of the EXIF item, where it is in one piece; and where the four letters of all of them are."""
-        noted = [(item, at) for item, (kind, at) in self.kinds.items() if kind == b"Exif"]
-        exif = next((self.places[item][0] for item, _ in noted if len(self.places.get(item, ())) == 1), None)
-        return exif, tuple(at for _, at in noted)
+    def exif(self) -> Span | None:
+        """Content of the first EXIF item that is in one piece."""
+        noted = [item for item, (kind, _) in self.kinds.items() if kind == b"Exif"]
+        return next((self.spans[item][0] for item in noted if len(self.spans.get(item, ())) == 1), None)
+
+    def exif_types(self) -> tuple[int, ...]:
+        """Where the four letters are that make items EXIF items."""
+        return tuple(at for kind, at in self.kinds.values() if kind == b"Exif")
+
+
+def boxes(data: bytes, span: Span, limits: Limits) -> Iterator[tuple[bytes, Span]]:
+    """Type and content of each box in a part of a picture's payload.
+
+    Raises:
+        UnprocessableMediaError: More than `Limits.max_image_chunks`.
+    """
+    for count, box in enumerate(isobmff.boxes(data, span)):
+        yield box
+        check_count(count, "boxes", limits.max_image_chunks)
+
+
+def children(data: bytes, span: Span, limits: Limits) -> dict[bytes, Span]:
+    """The boxes inside one, by type. KeyError for two of a type that may occur once."""
+    return isobmff.by_type(boxes(data, span, limits), _SINGLE)
+
+
+def metadata(data: bytes, exif: Span | None) -> Metadata:
+    """The EXIF block of an EXIF item, which begins behind an offset. ISO/IEC 23008-12, A.2.1."""
+    if exif is None:
+        return Metadata()
+    start, stop = exif
+    return Metadata(exif=data[start + 4 + int.from_bytes(data[start : start + 4]) : stop])
 
 
 def read(data: bytes, meta: Span, limits: Limits) -> Items:
@@ -65,18 +101,19 @@ def read(data: bytes, meta: Span, limits: Limits) -> Items:
         UnprocessableMediaError: More of something than `Limits.max_image_chunks`.
         KeyError, IndexError, struct.error: Malformed, or there is no primary item.
     """
-    parts = inside(data, (meta[0] + 4, meta[1]), limits)
+    parts = children(data, (meta[0] + 4, meta[1]), limits)
     kinds = _kinds(data, parts[b"iinf"], limits)
-    places = _places(data, parts[b"iloc"], parts.get(b"idat"), limits)
-    primary, _ = unsigned(data, parts[b"pitm"][0] + 4, 2 if data[parts[b"pitm"][0]] == 0 else 4)
-    held = list(boxes(data, parts[b"iprp"], limits))
-    known = list(boxes(data, dict(held)[b"ipco"], limits))
+    spans = _spans(data, parts[b"iloc"], parts.get(b"idat"), limits)
+    fields = Fields(data, parts[b"pitm"][0])
+    primary = fields.number(2 if fields.version() == 0 else 4)
+    inner = list(boxes(data, parts[b"iprp"], limits))
+    known = list(boxes(data, dict(inner)[b"ipco"], limits))
     properties: dict[int, list[Property]] = {}
-    for kind, span in held:
+    for kind, span in inner:
         if kind == b"ipma":
             _associate(data, span, known, properties, limits)
     references = _references(data, parts[b"iref"], limits) if b"iref" in parts else []
-    return Items(primary, kinds, places, properties, references)
+    return Items(primary, kinds, spans, properties, references)
 
 
 def size(data: bytes, properties: list[Property]) -> tuple[int, int] | None:
@@ -90,84 +127,94 @@ def size(data: bytes, properties: list[Property]) -> tuple[int, int] | None:
 
 def orientation(data: bytes, properties: list[Property]) -> int:
     """``irot`` and ``imir``, in the order in which they stand, as an EXIF orientation."""
-    turn, mirror = 0, None
+    turns, mirror = 0, None
     for kind, (start, _) in properties:
         if kind == b"irot":  # behind a mirror, a turn goes the other way round
-            turn = data[start] & 3 if mirror is None else -data[start] & 3
+            turns = data[start] & 3 if mirror is None else -data[start] & 3
         elif kind == b"imir":
             mirror = data[start] & 1
-    return _TURNS[turn, mirror]
+    return _ORIENTATIONS[turns, mirror]
 
 
 def _kinds(data: bytes, iinf: Span, limits: Limits) -> dict[int, tuple[bytes, int]]:
-    start, end = iinf
-    first = start + (6 if data[start] == 0 else 8)
+    fields = Fields(data, iinf[0])
+    fields.number(2 if fields.version() == 0 else 4)  # entry_count
     kinds = {}
-    for kind, (body, _) in boxes(data, (first, end), limits):
-        if kind == b"infe" and data[body] >= 2:
-            item, position = unsigned(data, body + 4, 2 if data[body] == 2 else 4)
-            kinds[item] = data[position + 2 : position + 6], position + 2
+    for kind, (body, _) in boxes(data, (fields.position, iinf[1]), limits):
+        if kind != b"infe":
+            continue
+        entry = Fields(data, body)
+        version = entry.version()
+        if version >= 2:
+            item = entry.number(2 if version == 2 else 4)
+            entry.number(2)  # item_protection_index
+            kinds[item] = data[entry.position : entry.position + 4], entry.position
     return kinds
 
 
-def _places(data: bytes, iloc: Span, idat: Span | None, limits: Limits) -> dict[int, list[Span]]:
-    position = iloc[0]
-    version, sizes = data[position], data[position + 4 : position + 6]
-    offset_size, length_size, base_size = sizes[0] >> 4, sizes[0] & 15, sizes[1] >> 4
-    index_size = sizes[1] & 15 if version else 0
-    wide = 2 if version < 2 else 4
-    count, position = unsigned(data, position + 6, wide)
+def _spans(data: bytes, iloc: Span, idat: Span | None, limits: Limits) -> dict[int, list[Span]]:
+    fields = Fields(data, iloc[0])
+    version, sizes = fields.version(), fields.number(2)
+    offset_size, length_size, base_size = sizes >> 12, sizes >> 8 & 15, sizes >> 4 & 15
+    index_size = sizes & 15 if version else 0
+    item_size = 2 if version < 2 else 4
+    count = fields.number(item_size)
     check_count(count, "items", limits.max_image_chunks)
-    places: dict[int, list[Span]] = {}
+    spans: dict[int, list[Span]] = {}
     pieces = 0
     for _ in range(count):
-        item, position = unsigned(data, position, wide)
-        method, position = unsigned(data, position, 2 if version else 0)
-        base, position = unsigned(data, position + 2, base_size)
-        extents, position = unsigned(data, position, 2)
+        item = fields.number(item_size)
+        in_idat = version > 0 and fields.number(2) & 15 != 0  # construction_method
+        fields.number(2)  # data_reference_index
+        base, extents = fields.number(base_size), fields.number(2)
         pieces += extents
         check_count(pieces, "pieces", limits.max_image_chunks)
-        origin, end = (0, len(data)) if method & 15 == 0 or idat is None else idat
-        places[item] = []
+        origin, end = idat if in_idat and idat is not None else (0, len(data))
+        spans[item] = []
         for _ in range(extents):
-            offset, position = unsigned(data, position + index_size, offset_size)
-            length, position = unsigned(data, position, length_size)
-            begin = min(origin + base + offset, end)
-            places[item].append((begin, min(begin + length, end) if length else end))
-    return places
+            fields.number(index_size)
+            begin = min(origin + base + fields.number(offset_size), end)
+            length = fields.number(length_size)
+            spans[item].append((begin, min(begin + length, end) if length else end))
+    return spans
 
 
 def _associate(
     data: bytes, ipma: Span, known: list[Property], properties: dict[int, list[Property]], limits: Limits
 ) -> None:
-    """Add what an ``ipma`` box says of items. Of one item in several entries, all count."""
-    start, _ = ipma
-    width, mask = (2, 0x7FFF) if data[start + 3] & 1 else (1, 0x7F)
-    count, position = unsigned(data, start + 4, 4)
+    """Add the properties that an ``ipma`` box assigns to items. Of one item in several entries, all count."""
+    fields = Fields(data, ipma[0])
+    version, flags = divmod(fields.number(4), 1 << 24)
+    index_size, mask = (2, 0x7FFF) if flags & 1 else (1, 0x7F)
+    count = fields.number(4)
     check_count(count, "items", limits.max_image_chunks)
     for _ in range(count):
-        owner, position = unsigned(data, position, 2 if data[start] < 1 else 4)
-        many = data[position]
-        position += 1
-        mine = properties.setdefault(owner, [])
-        for at in range(position, position + many * width, width):
-            index = unsigned(data, at, width)[0] & mask
+        own = properties.setdefault(fields.number(2 if version < 1 else 4), [])
+        for _ in range(fields.number(1)):
+            index = fields.number(index_size) & mask
             if index:
-                mine.append(known[index - 1])
-        position += many * width
+                own.append(known[index - 1])
 
 
 def _references(data: bytes, iref: Span, limits: Limits) -> list[tuple[bytes, int, list[int]]]:
-    start, end = iref
-    wide = 2 if data[start] == 0 else 4
+    fields = Fields(data, iref[0])
+    item_size = 2 if fields.version() == 0 else 4
     found = []
-    for kind, (body, _) in boxes(data, (start + 4, end), limits):
-        source, position = unsigned(data, body, wide)
-        count, position = unsigned(data, position, 2)
+    for kind, (body, _) in boxes(data, (fields.position, iref[1]), limits):
+        entry = Fields(data, body)
+        source, count = entry.number(item_size), entry.number(2)
         check_count(count, "items", limits.max_image_chunks)
-        targets = [unsigned(data, position + wide * index, wide)[0] for index in range(count)]
-        found.append((kind, source, targets))
+        found.append((kind, source, [entry.number(item_size) for _ in range(count)]))
     return found
 
 
-__all__ = ["Items", "Property", "orientation", "read", "size"]
+__all__ = [
+    "Items",
+    "Property",
+    "boxes",
+    "children",
+    "metadata",
+    "orientation",
+    "read",
+    "size",
+]

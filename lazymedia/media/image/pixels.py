@@ -1,28 +1,81 @@
-"""Small tools on pixels, of Pillow images and of arrays, that the codecs and the conversion share.
+"""Work on pixels that the formats and the conversion share: Pillow's codecs, masks, strips and rotation.
 
-Comes in: Pillow images and arrays, which stay as they are. Goes out: others. Never here: a payload, or a function of
-Pillow's that holds a size against ``Image.MAX_IMAGE_PIXELS``.
+No function of Pillow's is used that compares a size with ``Image.MAX_IMAGE_PIXELS`` or reads
+``ImageFile.LOAD_TRUNCATED_IMAGES``: limits are checked before, and a truncated picture is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy import typing as npt
-from PIL import Image
+from PIL import Image, features
 
 from lazymedia.media.stopping import checkpoint
+
+Opened = TypeVar("Opened")
 
 STEP: Final = 1 << 20
 """Bytes of coded pixels that are decoded between two checkpoints; some tens of milliseconds."""
 _STRIP: Final = 1 << 16
 """Pixels of a strip."""
 _KEYED: Final = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N", "RGB"})
-"""Modes without alpha in which one colour may be see-through."""
+"""Modes without alpha in which one colour may be transparent."""
 _TILE: Final = 256
 """Side of the squares of an array that are turned one by one, small enough to stay in the processor's cache."""
+
+
+class StoredPixels(NamedTuple):
+    """A decoded picture as it is stored.
+
+    Attributes:
+        image: Plain pixels, without a file behind them; `info` holds at most "transparency".
+        orientation: How they must be turned, 1 to 8 as in EXIF.
+        mask: Where a single colour is transparent, an "L" picture of 255 for every other pixel.
+    """
+
+    image: Image.Image
+    orientation: int = 1
+    mask: Image.Image | None = None
+
+
+@cache
+def require_codec(name: str) -> None:
+    """Check that this build of Pillow has a codec, by its name in `PIL.features`.
+
+    Raises:
+        ImportError: It has not.
+    """
+    if not features.check(name):
+        raise ImportError(f"this build of Pillow has no {name} codec")
+
+
+def open_with(opener: Callable[[bytes], Opened], data: bytes) -> Opened | None:
+    """A payload opened by one of Pillow's file classes, for its header; None where that fails in any way."""
+    try:
+        return opener(data)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001  # Pillow documents none; seen are SyntaxError, OSError, ValueError and warnings
+        return None
+
+
+def pixels_of(opened: Image.Image) -> Image.Image:
+    """The pixels of a file that is loaded, not copied; of the metadata only a "transparency"."""
+    image = opened._new(opened.im)  # noqa: SLF001  # copy() would take as much memory again
+    image.info = {name: value for name, value in image.info.items() if name == "transparency"}
+    return image
+
+
+def without_empty_alpha(image: Image.Image) -> Image.Image:
+    """A BMP's pixels; as RGB where its alpha is 0 throughout. Programs leave the fourth byte empty, and browsers take
+    such a picture for opaque.
+    """
+    empty = image.mode == "RGBA" and image.getchannel("A").getextrema() == (0, 0)
+    return image.convert("RGB") if empty else image
 
 
 def blank(mode: str, size: tuple[int, int]) -> Image.Image:
@@ -30,25 +83,25 @@ def blank(mode: str, size: tuple[int, int]) -> Image.Image:
     return Image.new(mode, size, None)
 
 
-def decode(image: Image.Image, pieces: Iterable[bytes | memoryview], codec: str, args: tuple[object, ...]) -> None:
-    """What `Image.frombytes` does with one of Pillow's codecs, piece by piece, so that a cancelled request can stop it.
+def decode_with(codec: str, args: object, image: Image.Image, parts: Iterable[bytes | memoryview]) -> None:
+    """What `Image.frombytes` does with one of Pillow's codecs, part by part, so that a cancelled request can stop it.
 
     Args:
-        image: Its pixels are overwritten.
-        pieces: What the codec reads, all of it together. What it leaves of a piece is put in front of the next.
         codec: Pillow's name of it.
         args: Its arguments.
+        image: Its pixels are overwritten.
+        parts: What the codec reads, all of it together. What it leaves of a part is put in front of the next.
 
     Raises:
         ValueError: Data that are damaged, or end too early.
-        DecodeStopped: The request was cancelled; noticed before each piece.
+        DecodeStopped: The request was cancelled; noticed before each part.
     """
     decoder = Image._getdecoder(image.mode, codec, args)  # noqa: SLF001  # what frombytes itself calls
     decoder.setimage(image.im, (0, 0, *image.size))
     left = b""
-    for piece in pieces:
+    for part in parts:
         checkpoint()
-        data = b"".join((left, piece)) if left else piece
+        data = b"".join((left, part)) if left else part
         read, error = decoder.decode(data)
         if error:
             raise ValueError("cannot decode image data")
@@ -58,7 +111,7 @@ def decode(image: Image.Image, pieces: Iterable[bytes | memoryview], codec: str,
     raise ValueError("not enough image data")
 
 
-def steps(data: bytes | memoryview, ends: Iterable[int] | None = None) -> Iterator[memoryview]:
+def pieces(data: bytes | memoryview, ends: Iterable[int] | None = None) -> Iterator[memoryview]:
     """Pieces of ``data``, cut at some offsets in ascending order; without them, at each `STEP`."""
     view = memoryview(data)
     position = 0
@@ -68,7 +121,7 @@ def steps(data: bytes | memoryview, ends: Iterable[int] | None = None) -> Iterat
 
 
 def region(image: Image.Image, corner: tuple[int, int], size: tuple[int, int]) -> Image.Image:
-    """A copy of a part. `Image.crop` would hold its size against ``MAX_IMAGE_PIXELS``."""
+    """A copy of a part. `Image.crop` would compare its size with ``MAX_IMAGE_PIXELS``."""
     part = blank(image.mode, size)
     part.paste(image, (-corner[0], -corner[1]))
     return part
@@ -87,14 +140,7 @@ def strips(size: tuple[int, int]) -> Iterator[tuple[int, int]]:
         yield top, min(top + count, height)
 
 
-def taken_from(opened: Image.Image) -> Image.Image:
-    """The pixels of a file that is loaded, which it gives away; of the metadata only a "transparency"."""
-    image = opened._new(opened.im)  # noqa: SLF001  # copy() would take as much memory again
-    image.info = {name: value for name, value in image.info.items() if name == "transparency"}
-    return image
-
-
-def opaque_but(image: Image.Image, *colours: tuple[Image.Image, tuple[int, ...]]) -> Image.Image:
+def colour_mask(image: Image.Image, *colours: tuple[Image.Image, tuple[int, ...]]) -> Image.Image:
     """An alpha channel, "L": 0 where each of the pictures, which have one size, has exactly its colour; else 255.
 
     Args:
@@ -105,20 +151,20 @@ def opaque_but(image: Image.Image, *colours: tuple[Image.Image, tuple[int, ...]]
     for top, bottom in strips(image.size):
         same = np.ones((bottom - top, image.width), np.bool_)
         for picture, colour in colours:
-            samples = np.asarray(
-                rows(picture, top, bottom).convert("L") if picture.mode == "1" else rows(picture, top, bottom)
-            )
+            strip = rows(picture, top, bottom)
+            samples = np.asarray(strip.convert("L") if strip.mode == "1" else strip)
             for band, value in enumerate(colour):
                 same &= (samples if samples.ndim == 2 else samples[..., band]) == value
         alpha.paste(Image.fromarray(np.where(same, np.uint8(0), np.uint8(255))), (0, top))
     return alpha
 
 
-def opaque_of(image: Image.Image) -> Image.Image | None:
-    """For an opened picture in which one colour is see-through, what `Raster.opaque` would be; None for others.
+def transparency_mask(image: Image.Image) -> Image.Image | None:
+    """An alpha channel, "L", for the "transparency" in the ``info`` of a picture in which one colour is transparent;
+    None for other pictures.
 
     Raises:
-        ValueError: "transparency" in `Image.info` has no meaning in the picture's mode, to Pillow neither.
+        ValueError: "transparency" has no meaning in the picture's mode, to Pillow neither.
     """
     key = image.info.get("transparency")
     if key is None or image.mode not in _KEYED:
@@ -138,17 +184,17 @@ def opaque_of(image: Image.Image) -> Image.Image | None:
     colour = tuple(key)
     if image.mode == "RGB" and max(colour) > 255:  # of a PNG of 16 bits, whose pixels Pillow has reduced
         colour = tuple(value >> 8 for value in colour)
-    return opaque_but(image, (image, colour))
+    return colour_mask(image, (image, colour))
 
 
-def upright_shape(pixels: npt.NDArray[np.uint8], orientation: int) -> tuple[int, int]:
-    """Height and width of an array (H, W, C) once it is upright."""
+def oriented_shape(pixels: npt.NDArray[np.uint8], orientation: int) -> tuple[int, int]:
+    """Height and width of an array (H, W, C) once its orientation is applied."""
     height, width = pixels.shape[:2]
     return (width, height) if orientation >= 5 else (height, width)
 
 
-def put_upright(pixels: npt.NDArray[np.uint8], orientation: int, place: npt.NDArray[np.uint8]) -> None:
-    """Copy an array (H, W, C) into one of its `upright_shape`, turned as an orientation of EXIF, 1 to 8, asks for."""
+def copy_oriented(pixels: npt.NDArray[np.uint8], orientation: int, target: npt.NDArray[np.uint8]) -> None:
+    """Copy an array (H, W, C) into one of its `oriented_shape`, turned by an orientation of EXIF, 1 to 8."""
     view = pixels.swapaxes(0, 1) if orientation >= 5 else pixels
     view = view[:: -1 if orientation in {3, 4, 7, 8} else 1, :: -1 if orientation in {2, 3, 6, 7} else 1]
     height, width, channels = view.shape
@@ -157,20 +203,24 @@ def put_upright(pixels: npt.NDArray[np.uint8], orientation: int, place: npt.NDAr
         for left in range(0, width, _TILE):
             tile = slice(top, top + _TILE), slice(left, left + _TILE)
             for channel in range(channels):
-                place[(*tile, channel)] = view[(*tile, channel)]
+                target[(*tile, channel)] = view[(*tile, channel)]
 
 
 __all__ = [
     "STEP",
+    "StoredPixels",
     "blank",
-    "decode",
-    "opaque_but",
-    "opaque_of",
-    "put_upright",
+    "colour_mask",
+    "copy_oriented",
+    "decode_with",
+    "open_with",
+    "oriented_shape",
+    "pieces",
+    "pixels_of",
     "region",
+    "require_codec",
     "rows",
-    "steps",
     "strips",
-    "taken_from",
-    "upright_shape",
+    "transparency_mask",
+    "without_empty_alpha",
 ]

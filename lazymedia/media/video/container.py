@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.contexts import contextmanager
+from lazymedia.media import formats
 from lazymedia.media.matroska_cues import check_cues
 from lazymedia.media.mp4_tables import check_tables
 from lazymedia.media.payload_file import payload_file
@@ -49,7 +50,15 @@ _PROBED_LATE: Final = _PROBED - CODECS | {"mpeg1video"}
 without a decoder."""
 
 _WHITELIST: Final = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,flv,ogg,gif,mpeg"
-_MOV_BOXES: Final = frozenset({b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"styp"})
+_DEMUXERS: Final = {
+    formats.MP4: "mov",
+    formats.AVI: "avi",
+    formats.MATROSKA: "matroska",
+    formats.FLV: "flv",
+    formats.OGG: "ogg",
+    formats.GIF: "gif",
+    formats.MPEG_PS: "mpeg",
+}
 SUPPORTED: Final = "MP4, MOV, Matroska, WebM, AVI, MPEG, FLV, Ogg, GIF, WebP, AVIF"
 """For error texts."""
 
@@ -111,21 +120,9 @@ def identify(data: bytes) -> str | None:
     """The demuxer for a payload, by its first bytes: "mov", "matroska", "avi", "mpegts", "flv", "ogg", "gif" or
     "mpeg". None for everything else, raw streams and playlists among it.
     """
-    head = data[:12]
-    if head[4:8] in _MOV_BOXES:
-        return "mov"
-    if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
-        return "avi"
-    for magic, kind in (
-        (b"\x1a\x45\xdf\xa3", "matroska"),
-        (b"FLV\x01", "flv"),
-        (b"OggS", "ogg"),
-        (b"GIF87a", "gif"),
-        (b"GIF89a", "gif"),
-        (b"\x00\x00\x01\xba", "mpeg"),
-    ):
-        if head.startswith(magic):
-            return kind
+    known = formats.identify(data, _DEMUXERS)
+    if known is not None:
+        return _DEMUXERS[known]
     # Packets of 188 bytes, or of 192 behind a timestamp (Blu-ray), each begun by 0x47.
     if any(data[start : start + 3 * step : step] == b"GGG" for start, step in ((0, 188), (4, 192))):
         return "mpegts"

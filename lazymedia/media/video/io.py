@@ -170,7 +170,7 @@ class VideoMediaIO(MediaIO[Video]):
         if picture_sequence.is_pictures(data, self._limits) and type(self).load_bytes is VideoMediaIO.load_bytes:
             decoded_bytes = picture_sequence.check(data, self._limits, self._request.num_frames)
             spec = self._spec.extend(video_backend=picture_sequence.BACKEND)
-            outline = partial(picture_sequence.outline, data, self._choose, self._limits)
+            outline = partial(picture_sequence.probe, data, self._choose, self._limits)
             return MediaRef(partial(self.load_bytes, data), data, spec, decoded_bytes=decoded_bytes, outline=outline)
         decoded_bytes = self._estimate(data)
         backend = backends.resolve(self._backend, data)

@@ -1,7 +1,5 @@
-"""A video that comes as pictures: ``data:video/jpeg;base64,`` and JPEGs, separated by commas.
-
-Comes in: that text, or what it was packed into. Goes out: one payload, or frames and metadata. Never here: a choice
-among the frames; whoever sends pictures has chosen.
+"""A video that comes as pictures: ``data:video/jpeg;base64,`` and JPEGs, separated by commas. The sender has chosen the
+frames.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE: Final = "video/jpeg"
 SPEC: Final = DecodeSpec({"video_backend": "jpeg_sequence"})
-"""The settings of every such video: it has none."""
+"""Of every such video: it has no options."""
 
 FPS: Final = 1.0
-"""Frames per second that pictures are taken to have, as vLLM has it."""
+"""Frames per second, as in vLLM."""
 
 _LENGTH: Final = struct.Struct("<Q")
 

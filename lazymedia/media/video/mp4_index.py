@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lazymedia.media.boxes import Span
+from lazymedia.media.isobmff import Span
 from lazymedia.media.mp4 import Box, Boxes, Track, column, movie
 from lazymedia.media.stopping import checkpoint
 from lazymedia.media.usual import UnusualError, require

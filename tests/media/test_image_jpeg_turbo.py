@@ -1,4 +1,4 @@
-"""JPEGs that become arrays without Pillow: the same pixels, the same refusals, and Pillow wherever that is in doubt."""
+"""JPEGs that become arrays without Pillow: the same pixels, the same errors, and Pillow wherever that is in doubt."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from PIL import Image, ImageFile
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS
-from lazymedia.media.image import ImageMediaIO, header, turbo
-from lazymedia.media.image.convert import Target
+from lazymedia.media.image import ImageMediaIO, header, jpeg_turbo
+from lazymedia.media.image.io import Target
 from lazymedia.media.stopping import DecodeStopped, stopping_when
 from tests.media import pictures
 from tests.media.stops import After
@@ -56,9 +56,9 @@ def seeds(width: int = 37, height: int = 29) -> dict[str, bytes]:
     made["extended sequential"] = plain.replace(b"\xff\xc0\0", b"\xff\xc1\0", 1)
     made["bytes behind it"] = plain + b"\xff\xd9\xff\xd8 anything"
     made["several pictures"] = pictures.encode(photo, "MPO", save_all=True, append_images=[pictures.photo(seed=1)])
-    for turn in range(2, 9):
-        block = pictures.segment(0xE1, b"Exif\0\0" + pictures.orientation_exif(turn))
-        made[f"turn {turn}"] = pictures.with_segments(plain, block)
+    for orientation in range(2, 9):
+        block = pictures.segment(0xE1, b"Exif\0\0" + pictures.orientation_exif(orientation))
+        made[f"orientation {orientation}"] = pictures.with_segments(plain, block)
     return made
 
 
@@ -67,21 +67,21 @@ SEEDS = seeds()
 
 @pytest.fixture
 def tried_anew() -> Iterator[None]:
-    turbo.agrees.cache_clear()
+    jpeg_turbo.agrees_with_pillow.cache_clear()
     yield
-    turbo.agrees.cache_clear()
+    jpeg_turbo.agrees_with_pillow.cache_clear()
 
 
 def fast(data: bytes, mode: str | None = "RGB") -> npt.NDArray[np.uint8] | None:
     """What comes without Pillow, None where it is not asked or has no certain answer."""
-    _, outline = header.read_outline(data, DEFAULT_LIMITS)
-    assert outline is not None
-    return turbo.decode(data, outline, Target(mode, WHITE, as_array=True))
+    _, found = header.read_header(data, DEFAULT_LIMITS)
+    assert found is not None
+    return jpeg_turbo.decode(data, found, Target(mode, WHITE, as_array=True))
 
 
 def slow(data: bytes, mode: str | None = "RGB") -> npt.NDArray[np.uint8]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(turbo, "agrees", lambda: False)
+        patch.setattr(jpeg_turbo, "agrees_with_pillow", lambda: False)
         return np.asarray(ImageMediaIO(mode, output="array").load_bytes(data))
 
 
@@ -89,7 +89,7 @@ def test_the_libraries_here_agree(tried_anew: None, monkeypatch: pytest.MonkeyPa
     """Whatever Pillow's switches say."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
-    assert turbo.agrees()
+    assert jpeg_turbo.agrees_with_pillow()
 
 
 @pytest.mark.parametrize("kind", SEEDS)
@@ -141,9 +141,9 @@ def test_pillow_decodes_the_rest(data: bytes, mode: str) -> None:
 
 
 def test_an_image_is_pillows_own() -> None:
-    _, outline = header.read_outline(SEEDS["4:2:0"], DEFAULT_LIMITS)
-    assert outline is not None
-    assert turbo.decode(SEEDS["4:2:0"], outline, Target("RGB", WHITE, as_array=False)) is None
+    _, found = header.read_header(SEEDS["4:2:0"], DEFAULT_LIMITS)
+    assert found is not None
+    assert jpeg_turbo.decode(SEEDS["4:2:0"], found, Target("RGB", WHITE, as_array=False)) is None
     assert isinstance(ImageMediaIO().load_bytes(SEEDS["4:2:0"]), Image.Image)
 
 
@@ -170,8 +170,8 @@ def mutants(count: int) -> Iterator[bytes]:
 
 
 def test_damage_ends_as_it_does_with_pillow() -> None:
-    """Two thousand mutants: what Pillow refuses is refused, what it accepts has its pixels."""
-    seen = {"without Pillow": 0, "left to Pillow": 0, "refused": 0}
+    """Two thousand mutants: what Pillow rejects is rejected, what it accepts has its pixels."""
+    seen = {"without Pillow": 0, "left to Pillow": 0, "rejected": 0}
     io = ImageMediaIO(output="array")
     for data in mutants(2000):
         try:
@@ -179,7 +179,7 @@ def test_damage_ends_as_it_does_with_pillow() -> None:
         except UnprocessableMediaError:
             with pytest.raises(UnprocessableMediaError):
                 io.load_bytes(data)
-            seen["refused"] += 1
+            seen["rejected"] += 1
             continue
         assert np.array_equal(np.asarray(io.load_bytes(data)), expected)
         seen["left to Pillow" if fast(data) is None else "without Pillow"] += 1
@@ -188,29 +188,31 @@ def test_damage_ends_as_it_does_with_pillow() -> None:
 
 @pytest.mark.parametrize("change", [{"width": 36}, {"height": 28}, {"width": 38}, {"height": 30}])
 def test_a_decoder_that_finds_another_size_has_no_room_for_it(change: dict[str, int]) -> None:
-    _, outline = header.read_outline(SEEDS["4:2:0"], DEFAULT_LIMITS)
-    assert outline is not None
-    lying = dataclasses.replace(outline, **change)  # type: ignore[arg-type]  # two of its numbers
-    assert turbo.decode(SEEDS["4:2:0"], lying, Target("RGB", WHITE, as_array=True)) is None
+    _, found = header.read_header(SEEDS["4:2:0"], DEFAULT_LIMITS)
+    assert found is not None
+    lying = dataclasses.replace(found, **change)  # type: ignore[arg-type]  # two of its numbers
+    assert jpeg_turbo.decode(SEEDS["4:2:0"], lying, Target("RGB", WHITE, as_array=True)) is None
 
 
 def test_without_the_extra_pillow_decodes(tried_anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = fast(SEEDS["turn 6"])
+    expected = fast(SEEDS["orientation 6"])
     monkeypatch.setitem(sys.modules, "simplejpeg", None)  # would be an ImportError
-    turbo.agrees.cache_clear()
-    assert fast(SEEDS["turn 6"]) is None
-    assert np.array_equal(np.asarray(ImageMediaIO(output="array").load_bytes(SEEDS["turn 6"])), np.asarray(expected))
+    jpeg_turbo.agrees_with_pillow.cache_clear()
+    assert fast(SEEDS["orientation 6"]) is None
+    assert np.array_equal(
+        np.asarray(ImageMediaIO(output="array").load_bytes(SEEDS["orientation 6"])), np.asarray(expected)
+    )
 
 
 def test_a_library_with_other_pixels_is_not_used(tried_anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one built over another libjpeg would have."""
     expected = slow(SEEDS["4:2:0"])
     monkeypatch.setattr(simplejpeg, "decode_jpeg", partial(simplejpeg.decode_jpeg, fastupsample=True))
-    assert not turbo.agrees()
+    assert not jpeg_turbo.agrees_with_pillow()
     assert np.array_equal(np.asarray(ImageMediaIO(output="array").load_bytes(SEEDS["4:2:0"])), expected)
 
 
-@pytest.mark.parametrize("kind", ["turn 6", "4:2:0"])
+@pytest.mark.parametrize("kind", ["orientation 6", "4:2:0"])
 def test_a_cancelled_decode_stops_behind_the_codec(kind: str) -> None:
     with stopping_when(After(1)), pytest.raises(DecodeStopped):
         ImageMediaIO(output="array").load_bytes(SEEDS[kind])

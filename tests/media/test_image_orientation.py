@@ -1,4 +1,4 @@
-"""Pictures come out upright, whatever carries their orientation, and damage there is no damage to the picture."""
+"""The orientation is applied, wherever it is stored, and damage there is no damage to the picture."""
 
 from __future__ import annotations
 
@@ -103,17 +103,17 @@ def test_each_orientation_of_each_carrier_is_applied(carrier: str, orientation: 
     pixels = pictures.corners()
     stored = np.asarray(ARRAY.load_bytes(carry(pixels, 1)))
     data = carry(pixels, orientation)
-    upright = np.asarray(ARRAY.load_bytes(data))
-    assert np.array_equal(upright, pictures.turned(stored, orientation))
+    oriented = np.asarray(ARRAY.load_bytes(data))
+    assert np.array_equal(oriented, pictures.oriented(stored, orientation))
     for corner in ((1, 1), (1, -2), (-2, 1), (-2, -2)):
-        assert np.abs(upright[corner].astype(int) - pictures.turned(pixels, orientation)[corner]).max() < 20
+        assert np.abs(oriented[corner].astype(int) - pictures.oriented(pixels, orientation)[corner]).max() < 20
     header = probe(data)
     assert (header.orientation, header.width, header.height) == (orientation, 40, 24)
-    assert header.upright_size == (upright.shape[1], upright.shape[0])
+    assert header.upright_size == (oriented.shape[1], oriented.shape[0])
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "AVIF"])
-def test_every_mode_is_turned_alike(kind: str) -> None:
+def test_every_mode_is_rotated_alike(kind: str) -> None:
     tags = Image.Exif()
     tags[0x0112] = 6
     data = pictures.encode(pictures.corners(), kind, exif=tags)
@@ -143,11 +143,11 @@ def test_chunks_of_an_odd_length_in_a_webp_are_padded() -> None:
 
 def test_only_the_first_exif_segment_of_a_jpeg_counts() -> None:
     """As in Pillow, which takes a second one for the rest of the first."""
-    blocks = [pictures.segment(0xE1, b"Exif\0\0" + pictures.orientation_exif(turn)) for turn in (6, 3)]
+    blocks = [pictures.segment(0xE1, b"Exif\0\0" + pictures.orientation_exif(orientation)) for orientation in (6, 3)]
     assert probe(pictures.with_segments(pictures.encode(pictures.corners(), "JPEG"), *blocks)).orientation == 6
 
 
-def test_the_turns_of_an_avif_count_and_not_its_exif() -> None:
+def test_irot_and_imir_of_an_avif_count_and_not_its_exif() -> None:
     """The writer puts orientation 6 into irot and no orientation into EXIF; another tag there is made to say 3."""
     tags = Image.Exif()
     tags[0x0112] = 6
@@ -184,7 +184,7 @@ MALFORMED: dict[str, bytes] = {
 
 @pytest.mark.parametrize("carrier", ["JPEG", "PNG", "late PNG", "raw profile", "WEBP", "AVIF"])
 @pytest.mark.parametrize("damage", MALFORMED)
-def test_malformed_exif_means_no_turn_no_error_and_no_warning(damage: str, carrier: str) -> None:
+def test_malformed_exif_means_no_rotation_no_error_and_no_warning(damage: str, carrier: str) -> None:
     """Warnings are errors in this run."""
     block = MALFORMED[damage]
     pixels = pictures.corners()
