@@ -30,7 +30,7 @@ def decoder(**limits: int) -> ImageMediaIO:
 def verdict(media_io: ImageMediaIO, head: bytes) -> bool | None:
     """Whether enough was seen; None where it was refused."""
     try:
-        return media_io.judge_head(head, None)
+        return media_io.check_header(head, None)
     except UnprocessableMediaError:
         return None
 
@@ -72,7 +72,7 @@ def test_chunks_and_formats_are_judged_as_for_the_whole() -> None:
 
 
 def test_other_decoders_judge_nothing_early() -> None:
-    assert RawBytesMediaIO("video").judge_head(b"", None)
+    assert RawBytesMediaIO("video").check_header(b"", None)
 
 
 def test_who_overrides_the_reading_must_say_again_that_it_is_quick() -> None:

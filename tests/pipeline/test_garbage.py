@@ -10,10 +10,10 @@ from typing import Any
 
 import anyio
 import pytest
+from lazymedia.fetch.arriving import ArrivingPayload
 
 from lazymedia import Renderer, open_renderer
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.download import Downloaded
 from lazymedia.media.ref import MediaRef
 from lazymedia.testing import FailingMediaIO, GatedMediaIO, MediaServer, Request, Response, make_image

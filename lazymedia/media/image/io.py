@@ -15,6 +15,7 @@ from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.image import exif, header, heif, memory
 from lazymedia.media.image.outline import refused
 from lazymedia.media.io import MediaIO
+from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
 from lazymedia.media.stopping import checkpoint
@@ -51,7 +52,7 @@ class ImageMediaIO(MediaIO[Picture]):
         rgba_background_color: Red, green and blue, 0 to 255, behind see-through pixels; None means white.
         output: "pil" for a `PIL.Image.Image`, "array" for a read-only uint8 array (H, W, C) with C = 1 for grey. With
             simplejpeg, JPEGs become arrays in less than half the time; the pixels are those of Pillow all the same.
-        image_id: "trust" lets a UUID in the EXIF tag ImageID stand for the payload (see `load_bytes_ref`). Whoever
+        image_id: "trust" lets a UUID in the EXIF tag ImageID stand for the payload (see `load_ref`). Whoever
             sends a picture chooses that tag: trust it only where all senders are trusted.
         limits: `Limits.image_formats` and the limits on pictures are taken from here.
 
@@ -91,7 +92,7 @@ class ImageMediaIO(MediaIO[Picture]):
     def get_max_bytes(self) -> int:
         return self._limits.max_image_bytes
 
-    def load_bytes_ref(self, data: bytes) -> MediaRef[Picture]:
+    def load_ref(self, payload: Payload) -> MediaRef[Picture]:
         """A reference to a picture. Reads its header and takes its key; decodes nothing and does not load Pillow.
 
         With ``image_id="trust"``, two payloads that carry one UUID in the EXIF tag ImageID (0x800D) get one key,
@@ -103,6 +104,7 @@ class ImageMediaIO(MediaIO[Picture]):
             UnprocessableMediaError: The header tells more pixels, a longer side, more scans or more chunks than is
                 allowed.
         """
+        data = payload.data
         self._check_size(len(data))
         _, outline = self._read(data)
         key = self._key_by_id(data, outline) if self._trust_id and outline is not None else None
@@ -112,16 +114,16 @@ class ImageMediaIO(MediaIO[Picture]):
             decoded_bytes = memory.decoded_bytes(data, outline, self._mode, as_array=self._output == "array")
         return MediaRef(
             partial(self.load_bytes, data),
-            data,
+            payload,
             self._spec,
             key=key,
             decoded_bytes=decoded_bytes,
-            outline=None if outline is None or changed else partial(header.describe, data, outline),
+            probe=None if outline is None or changed else partial(header.describe, data, outline),
         )
 
-    def judge_head(self, head: bytes, declared: int | None) -> bool:  # noqa: ARG002  # the header is enough
-        """Judge a picture's size, scans and chunks as soon as its header is there. See `MediaIO.judge_head`."""
-        _, outline = header.read_outline(head, self._limits)
+    def check_header(self, prefix: bytes, declared: int | None) -> bool:  # noqa: ARG002  # the header is enough
+        """Check a picture's size, scans and chunks as soon as its header is there; see `MediaIO.check_header`."""
+        _, outline = header.read_outline(prefix, self._limits)
         return outline is not None
 
     def load_bytes(self, data: bytes) -> Picture:
