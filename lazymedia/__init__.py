@@ -141,7 +141,7 @@ _HOMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "get_connector",
             "register_connector",
         ),
-        "lazymedia.media": ("DecodeStopped",),
+        "lazymedia.media": ("DecodeStopped", "DecoderCaches", "Payload"),
         "lazymedia.models": ("family_of", "register_family"),
         "lazymedia.processing": (
             "Batched",

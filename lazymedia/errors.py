@@ -142,11 +142,11 @@ class UnprocessableMediaError(LazyMediaError, ValueError):
 
     status_hint = 422
 
-    def remarked(self, remark: str) -> Self:
-        """The same error with a remark in brackets behind its text, for what only the source of a payload knows."""
-        remarked = self._retold(f"{text_of(self)} ({remark})")
-        remarked.__cause__ = self.__cause__
-        return remarked
+    def with_note(self, note: str) -> Self:
+        """The same error with a note in brackets behind its text, for what only the source of a payload knows."""
+        noted = self._retold(f"{text_of(self)} ({note})")
+        noted.__cause__ = self.__cause__
+        return noted
 
 
 class DecoderCrashedError(LazyMediaError, RuntimeError):

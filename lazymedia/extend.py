@@ -1,6 +1,6 @@
 """What one subclasses or registers to extend lazymedia.
 
-* a decoder: `MediaIO`, with `MediaRef`, `DecodeSpec`, `checkpoint` and `DecodeStopped`
+* a decoder: `MediaIO`, with `Payload`, `MediaRef`, `DecodeSpec`, `DecoderCaches`, `checkpoint` and `DecodeStopped`
 * a source: `MediaConnector`, `register_connector`, `get_connector`
 * a family of processors: `ProcessingInfo`, `register_family`, `family_of`; its outputs `Batched`, `Flat`, `Hidden`
   (`Layout` is any of them); its conversations `ChatStyle`; and what its methods take and return
@@ -16,7 +16,7 @@ from lazymedia import _load
 
 if TYPE_CHECKING:
     from lazymedia.fetch import MediaConnector, get_connector, register_connector
-    from lazymedia.media import DecodeSpec, DecodeStopped, MediaIO, MediaRef, checkpoint
+    from lazymedia.media import DecoderCaches, DecodeSpec, DecodeStopped, MediaIO, MediaRef, Payload, checkpoint
     from lazymedia.models import family_of, register_family
     from lazymedia.processing import (
         Batched,
@@ -40,12 +40,14 @@ __all__ = [
     "ChatStyle",
     "DecodeSpec",
     "DecodeStopped",
+    "DecoderCaches",
     "Flat",
     "Hidden",
     "Layout",
     "MediaConnector",
     "MediaIO",
     "MediaRef",
+    "Payload",
     "PlaceholderRange",
     "PreparedKwargs",
     "ProcessedItem",

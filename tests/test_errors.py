@@ -71,10 +71,10 @@ def test_a_remark_stands_behind_the_text_and_leaves_the_rest() -> None:
     error = UnprocessableMediaError("it broke", modality="image", index=3)
     error.__cause__ = ValueError("why")
 
-    remarked = error.remarked("somebody said /etc/passwd")
+    noted = error.with_note("somebody said /etc/passwd")
 
-    assert str(remarked) == "it broke (somebody said <path>)"
-    assert (remarked.modality, remarked.index, remarked.__cause__) == ("image", 3, error.__cause__)
+    assert str(noted) == "it broke (somebody said <path>)"
+    assert (noted.modality, noted.index, noted.__cause__) == ("image", 3, error.__cause__)
     assert str(error) == "it broke"
 
 

@@ -14,7 +14,7 @@ from lazymedia.cli.options import limits, open_connector, usage_errors
 from lazymedia.cli.show import print_error, size, table
 from lazymedia.cli.sources import Outcome, Source, fetch_each, find
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.media import MediaIO, MediaRef
+from lazymedia.media import MediaIO, MediaRef, Payload
 from lazymedia.media.audio import AudioMediaIO
 from lazymedia.media.image import ImageMediaIO, probe
 from lazymedia.media.video import VideoMediaIO
@@ -76,7 +76,7 @@ def _decoders(options: Mapping[str, Any]) -> dict[str, MediaIO[Any]]:
 
 
 class _Chooser(MediaIO[Any]):
-    """Leaves a payload to the decoder of what it turns out to be, and remembers which that was.
+    """Passes a payload to the decoder whose header it has, and keeps which that was.
 
     Args:
         decoders: By modality.
@@ -92,13 +92,13 @@ class _Chooser(MediaIO[Any]):
     def load_bytes(self, data: bytes) -> Any:
         return self._decoders[self.modality_found].load_bytes(data)
 
-    def load_bytes_ref(self, data: bytes) -> MediaRef[Any]:
+    def load_ref(self, payload: Payload) -> MediaRef[Any]:
         for modality in self._candidates:
-            self.header = _header(self._decoders[modality], modality, data)
+            self.header = _header(self._decoders[modality], modality, payload.data)
             if self.header is not None:
                 self.modality_found = modality
                 break
-        return self._decoders[self.modality_found].load_bytes_ref(data)
+        return self._decoders[self.modality_found].load_ref(payload)
 
 
 def _header(decoder: MediaIO[Any], modality: str, data: bytes) -> dict[str, Any] | None:

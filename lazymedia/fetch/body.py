@@ -1,32 +1,22 @@
-"""One body on its way into a payload: how long it says it is, whether it keeps its word, and how it comes.
-
-Comes in: a `Reply` whose status is in order. Goes out: the same payload, with these bytes in it. Never here: statuses,
-redirects, or a second request.
-"""
+"""Reading the body of one response into a `BodyBuffer`, at a minimum rate."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Final
 
-from anyio import CapacityLimiter
+import anyio
 from anyio.lowlevel import checkpoint
 
-from lazymedia.contexts import asynccontextmanager
-from lazymedia.errors import OverloadedError, UnprocessableMediaError, UpstreamError
-from lazymedia.fetch.arriving import ArrivingPayload
-from lazymedia.fetch.digests import WORTH_A_THREAD, ArrivingDigest
-from lazymedia.fetch.pace import least_rate
+from lazymedia.contexts import contextmanager
+from lazymedia.errors import FetchTimeoutError, UnprocessableMediaError, UpstreamError
+from lazymedia.fetch.body_buffer import BodyBuffer
 from lazymedia.fetch.transport import Reply
-from lazymedia.hops import Child, Hop, open_nursery
 from lazymedia.limits import Limits
 
-if TYPE_CHECKING:
-    from hashlib import _Hash
-
-_FREE_PIECES: Final = 4096  # so many may be of any size; each costs the loop some 20 microseconds
-_LEAST_AVERAGE: Final = 64  # bytes of a piece beyond those; servers that stream send kilobytes
-_TURN: Final = 64  # pieces between two chances for other tasks; one read of a socket can hold ten thousand
+_FREE_CHUNKS: Final = 4096  # so many may be of any size; each costs the loop some 20 microseconds
+_MIN_AVERAGE: Final = 64  # bytes of a chunk beyond those; servers that stream send kilobytes
+_CHUNKS_PER_CHECKPOINT: Final = 64  # one read of a socket can hold ten thousand chunks
 
 
 def is_framed(reply: Reply) -> bool:
@@ -34,91 +24,76 @@ def is_framed(reply: Reply) -> bool:
     return bool(reply.values(b"content-length") or reply.values(b"transfer-encoding"))
 
 
-async def read_body(
-    reply: Reply,
-    arriving: ArrivingPayload,
-    limits: Limits,
-    *,
-    offset: int,
-    declared: int | None,
-    digests: CapacityLimiter | None,
-) -> tuple[bytes, _Hash | None]:
+async def read_body(reply: Reply, buffer: BodyBuffer, limits: Limits, *, offset: int, declared: int | None) -> bytes:
     """Read a body to its end.
 
     Args:
         reply: Its body is what is read.
-        arriving: The payload.
+        buffer: Where it goes.
         limits: On rates.
         offset: Bytes of the payload that came before.
         declared: Bytes that the whole payload is said to have.
-        digests: Threads in which long payloads are read along; None for none.
 
     Returns:
-        The payload, and its digest where one was taken (see `lazymedia.media.spec.begin_payload_digest`).
+        The whole payload.
 
     Raises:
-        PayloadTooLargeError: More than the payload's cap, as declared before the body is read, or as counted.
-        UnprocessableMediaError: Nothing.
-        UpstreamError: Not as long as declared, or in crumbs.
+        PayloadTooLargeError: More than the buffer's cap, as declared before the body is read, or as counted.
+        UnprocessableMediaError: The body is empty.
+        UpstreamError: Not as long as declared, or in too small chunks.
         FetchTimeoutError: Slower than allowed.
         OverloadedError: All downloads together hold too much.
     """
-    arriving.begin(declared, offset)
-    async with _digesting(declared if offset == 0 else None, arriving, digests) as reading:
-        await _receive(reply.body, arriving, limits)
-        if declared not in {None, len(arriving)}:
-            raise UpstreamError("the body is not as long as the server declared", transient=True)
-        if not len(arriving):
-            raise UnprocessableMediaError("the server answers with an empty body")
-        data = arriving.getvalue()
-        if reading is not None:
-            reading.digest.complete(data)
-    return data, None if reading is None else reading.taken
+    buffer.begin(declared, offset)
+    await _read_chunks(reply.body, buffer, limits)
+    if declared not in {None, len(buffer)}:
+        raise UpstreamError("the body is not as long as the server declared", transient=True)
+    if not len(buffer):
+        raise UnprocessableMediaError("the server answers with an empty body")
+    return buffer.getvalue()
 
 
-async def _receive(body: AsyncIterator[bytes], arriving: ArrivingPayload, limits: Limits) -> None:
-    pieces = 0
-    with least_rate(limits) as came:
-        async for piece in body:
-            arriving.write(piece)
-            came(len(piece))
-            pieces += 1
-            if pieces > _FREE_PIECES + len(arriving) // _LEAST_AVERAGE:
+async def _read_chunks(body: AsyncIterator[bytes], buffer: BodyBuffer, limits: Limits) -> None:
+    chunks = 0
+    with _min_rate(limits) as count:
+        async for chunk in body:
+            buffer.write(chunk)
+            count(len(chunk))
+            chunks += 1
+            if chunks > _FREE_CHUNKS + len(buffer) // _MIN_AVERAGE:
                 raise UpstreamError("the server sends the body in too small pieces")
-            if pieces % _TURN == 0:
+            if chunks % _CHUNKS_PER_CHECKPOINT == 0:
                 await checkpoint()
 
 
-class _Reading:
-    def __init__(self, digest: ArrivingDigest, limiter: CapacityLimiter) -> None:
-        self.digest = digest
-        self.hop: Hop[_Hash | None] = Hop(digest.run, limiter)
-        self.taken: _Hash | None = None
+@contextmanager
+def _min_rate(limits: Limits) -> Iterator[Callable[[int], None]]:
+    """Time out where bytes come too slowly. The block calls what it is given with the number of bytes of each chunk.
 
-    def settle(self) -> None:
-        try:
-            self.taken = self.hop.take()
-        except OverloadedError:  # no thread could be started; whoever takes the key will read the payload
-            self.taken = None
+    A server that sends a byte now and then would hold a connection until the deadline. So within each span of
+    `Limits.download_grace` seconds so many bytes must come as `Limits.min_download_rate` makes of them; a span begins
+    when the last one had its bytes. The clock is read once in a span only.
 
-
-@asynccontextmanager
-async def _digesting(
-    declared: int | None, arriving: ArrivingPayload, threads: CapacityLimiter | None
-) -> AsyncIterator[_Reading | None]:
-    if declared is None or declared < WORTH_A_THREAD or threads is None or not threads.available_tokens:
-        yield None
+    Raises:
+        FetchTimeoutError: They come too slowly.
+    """
+    due = limits.min_download_rate * limits.download_grace
+    if not due:
+        yield lambda _: None
         return
-    reading = _Reading(ArrivingDigest(declared), threads)
-    async with open_nursery() as nursery:
-        Child(nursery, reading.hop.run)
-        arriving.watch(reading.digest.feed)
-        try:
-            yield reading
-        finally:
-            arriving.watch(None)
-            reading.digest.end()
-    reading.settle()
+    with anyio.CancelScope(deadline=anyio.current_time() + limits.download_grace) as scope:
+        received = 0
+
+        def count(size: int) -> None:
+            nonlocal received
+            received += size
+            if received >= due:
+                received = 0
+                scope.deadline = anyio.current_time() + limits.download_grace
+
+        yield count
+    if scope.cancelled_caught:
+        raise FetchTimeoutError(f"the server sends fewer than {limits.min_download_rate:g} bytes a second")
 
 
 __all__ = ["is_framed", "read_body"]

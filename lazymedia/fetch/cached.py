@@ -21,8 +21,7 @@ from anyio import CapacityLimiter
 
 from lazymedia.errors import LazyMediaError, NotAllowedError
 from lazymedia.fetch.address import Address, AddressPolicy
-from lazymedia.fetch.arriving import ArrivingPayload
-from lazymedia.fetch.caps import too_large
+from lazymedia.fetch.body_buffer import BodyBuffer, too_large
 from lazymedia.fetch.disk_cache import CachedDownload, DownloadCache
 from lazymedia.fetch.download import Downloaded, Downloader
 from lazymedia.fetch.ranges import Conditions
@@ -30,6 +29,7 @@ from lazymedia.fetch.transport import literal_address
 from lazymedia.fetch.url import HttpUrl, parse_url
 from lazymedia.hops import Child, run_in_thread
 from lazymedia.limits import Limits
+from lazymedia.media import DecoderCaches, Payload
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -51,6 +51,7 @@ class CachedDownloads:
     nursery: Where downloads are stored.
     threads: For the disk.
     limits: On URLs.
+    caches: The connector's, for its decoders.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class CachedDownloads:
         threads: CapacityLimiter,
         limits: Limits,
         *,
+        caches: DecoderCaches | None = None,
         knows_addresses: bool,
     ) -> None:
         self._downloader = downloader
@@ -70,10 +72,11 @@ class CachedDownloads:
         self._nursery = nursery
         self._threads = threads
         self._limits = limits
+        self._caches = caches
         self._knows_addresses = knows_addresses
         self._storing = 0
 
-    async def download(self, url: HttpUrl, arriving: ArrivingPayload, time_left: Callable[[], float]) -> Downloaded:
+    async def download(self, url: HttpUrl, buffer: BodyBuffer, *, time_left: Callable[[], float]) -> Downloaded:
         """What the cache has, if it is fresh or its server says that it still holds; otherwise a download.
 
         Raises:
@@ -83,12 +86,11 @@ class CachedDownloads:
         kept = await run_in_thread(partial(self._cache.get, url.text), self._threads)
         source = None if kept is None else self._admitted(kept)
         if kept is None or source is None:
-            return await self._downloader.download(url, arriving.max_bytes, arriving=arriving, time_left=time_left)
+            return await self._downloader.download(url, buffer, time_left=time_left)
         if not kept.is_fresh(time.time()):
             downloaded = await self._downloader.download(
                 url,
-                arriving.max_bytes,
-                arriving=arriving,
+                buffer,
                 conditions=Conditions(source, tuple(kept.conditions)),
                 time_left=time_left,
             )
@@ -96,13 +98,13 @@ class CachedDownloads:
                 return downloaded
             refresh = partial(self._cache.refresh, kept, downloaded.headers, downloaded.redirects)
             await run_in_thread(refresh, self._threads)
-        if len(kept.data) > arriving.max_bytes:
-            raise too_large(arriving.max_bytes)
-        return Downloaded(kept.data, source, (), is_kept=True)
+        if len(kept.data) > buffer.max_bytes:
+            raise too_large(buffer.max_bytes)
+        return Downloaded(Payload(kept.data, caches=self._caches), source, (), from_cache=True)
 
     def keep(self, url: HttpUrl, downloaded: Downloaded) -> None:
         """Store a download of which a reference was made, once, however many were made."""
-        if downloaded.is_kept or next(downloaded.takers) or self._storing >= _MAX_STORING:
+        if downloaded.from_cache or next(downloaded.storers) or self._storing >= _MAX_STORING:
             return
         self._storing += 1
         Child(self._nursery, self._store, url, downloaded)
@@ -111,7 +113,7 @@ class CachedDownloads:
         put = partial(
             self._cache.put,
             url.text,
-            downloaded.data,
+            downloaded.payload.data,
             final_url=downloaded.url.text,
             headers=downloaded.headers,
             redirects=downloaded.redirects,

@@ -10,43 +10,42 @@ downloads, and closes them.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Self, TypeVar, final
+from typing import Any, Final, Self, TypeAlias, TypeVar, final
 
 from anyio import AsyncContextManagerMixin, CapacityLimiter
 
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import FetchTimeoutError, NotAllowedError
 from lazymedia.fetch.address import AddressPolicy
-from lazymedia.fetch.arriving import ArrivingPayload
+from lazymedia.fetch.body_buffer import ByteBudget
 from lazymedia.fetch.cached import CachedDownloads
 from lazymedia.fetch.client import ClientTransport
-from lazymedia.fetch.digests import MAX_DIGESTS
+from lazymedia.fetch.data_url import DataPayload
 from lazymedia.fetch.disk_cache import DownloadCache
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloaded, Downloader
-from lazymedia.fetch.flights import Flights, Judge
 from lazymedia.fetch.guarded import make_ssl_context, open_transport
 from lazymedia.fetch.local_file import LocalRoot
-from lazymedia.fetch.making import TwoOfOne, checked, from_data_url, from_file, judge_of, make_ref, of_download
 from lazymedia.fetch.own_addresses import own_addresses
 from lazymedia.fetch.owned import Ending, run_owned
 from lazymedia.fetch.registry import register_connector
 from lazymedia.fetch.resolve import Resolver
-from lazymedia.fetch.slots import ByteBudget
+from lazymedia.fetch.single_flight import SingleFlight
 from lazymedia.fetch.transport import Transport
 from lazymedia.fetch.url import DataUrl, FileUrl, HttpUrl, parse_url
 from lazymedia.hops import frees_when_cancelled, open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media import Kept, MediaIO, MediaRef, kept_by
+from lazymedia.media import DecoderCaches, MediaIO, MediaRef, Payload, check_made, make_ref
 from lazymedia.owners import Home, shutting_down
 
 T = TypeVar("T")
 V = TypeVar("V")
 A = TypeVar("A")
+Decoders: TypeAlias = Sequence[MediaIO[Any]]
 
 _FILE_THREADS: Final = 8
 _SHORT: Final = 64 << 10
@@ -105,7 +104,7 @@ class MediaConnector(AsyncContextManagerMixin):
         if download_cache is not None and not isinstance(download_cache, DownloadCache):
             raise TypeError(f"download_cache must be a DownloadCache, not {type(download_cache).__name__}")
         self._cache = download_cache
-        self._kept = Kept()
+        self._caches = DecoderCaches()
         self._entered: _Entered | None = None
         self._is_in_use = self._was_left = False
 
@@ -131,16 +130,17 @@ class MediaConnector(AsyncContextManagerMixin):
             if transport is None:
                 policy = replace(policy, own=await run_in_thread(own_addresses, files))
                 transport = await stack.enter_async_context(self._open_transport(policy, files))
-            downloader = Downloader(transport, self._domains, self._limits, digests=CapacityLimiter(MAX_DIGESTS))
+            downloader = Downloader(transport, self._domains, self._limits, caches=self._caches)
             nursery = await stack.enter_async_context(open_nursery())
             budget = ByteBudget(self._limits.max_downloading_bytes)
             cached = None
             if self._cache is not None:
                 cached = CachedDownloads(
-                    downloader, policy, self._cache, nursery, files, self._limits, knows_addresses=self._client is None
+                    *(downloader, policy, self._cache, nursery, files, self._limits),
+                    caches=self._caches,
+                    knows_addresses=self._client is None,
                 )
-            fly = partial(_fly, downloader) if cached is None else cached.download
-            flights = Flights(nursery, fly, budget, keys)
+            flights = SingleFlight(nursery, cached or downloader, budget, keys)
             self._entered = entered = _Entered(downloader, cached, flights, budget, Ending(), files, keys, Home.here())
             try:
                 yield
@@ -187,20 +187,21 @@ class MediaConnector(AsyncContextManagerMixin):
         """References to the video at ``url`` and to its sound, from one download, one read or one base64 decode.
 
         The payload is held once and hashed once. The smaller byte cap of the two and ``limits.video_timeout`` apply.
-        Raises what `load_from_url` does.
+        Raises what `load_from_url` does. Where a subclass overrides that, the audio is read from the payload of the
+        reference that it returns.
         """
-        both = TwoOfOne(video_io, audio_io)
-        video_ref = await self._loaded(url, both, self._limits.video_timeout)
-        if both.audio_ref is None:
-            raise TypeError(
-                f"{type(self).__name__}.load_from_url made a reference without load_bytes_ref of its MediaIO"
-            )
-        return video_ref, both.audio_ref
+        if type(self).load_from_url is MediaConnector.load_from_url:
+            self.refuse_if_not_open()
+            load = partial(self._load, url, (video_io, audio_io), self._limits.video_timeout)
+            video_ref, audio_ref = await run_owned(load)
+            return video_ref, audio_ref
+        video_ref = await self._loaded(url, video_io, self._limits.video_timeout)
+        return video_ref, await run_in_thread(partial(make_ref, audio_io, video_ref.payload), self._owned.keys)
 
     async def _loaded(self, url: str, media_io: MediaIO[T], seconds: float) -> MediaRef[T]:
         """`load_from_url`, which may be a subclass's."""
         ref = await self.load_from_url(url, media_io, fetch_timeout=seconds)
-        return checked(f"{type(self).__name__}.load_from_url", ref)
+        return check_made(f"{type(self).__name__}.load_from_url", ref)
 
     @frees_when_cancelled
     async def load_from_url(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None = None) -> MediaRef[T]:
@@ -226,7 +227,9 @@ class MediaConnector(AsyncContextManagerMixin):
             Exception: Whatever else ``media_io`` raised.
         """
         self.refuse_if_not_open()
-        return await run_owned(partial(self._load, url, media_io, fetch_timeout))
+        seconds = self._default_timeout(media_io) if fetch_timeout is None else fetch_timeout
+        (ref,) = await run_owned(partial(self._load, url, (media_io,), seconds))
+        return ref
 
     @frees_when_cancelled
     async def build_ref(self, data: bytes, media_io: MediaIO[T]) -> MediaRef[T]:
@@ -235,38 +238,52 @@ class MediaConnector(AsyncContextManagerMixin):
         Raises:
             TypeError: ``media_io`` made something that is no `MediaRef`.
         """
-        return await self._make(partial(make_ref, media_io, data), self._owned.keys)
+        return await run_in_thread(partial(make_ref, media_io, Payload(data, caches=self._caches)), self._owned.keys)
 
-    async def _load(self, url: str, media_io: MediaIO[T], fetch_timeout: float | None) -> MediaRef[T]:
+    async def _load(self, url: str, decoders: Decoders, seconds: float) -> tuple[MediaRef[Any], ...]:
+        """A reference for each decoder, all to the same payload."""
         owned = self._owned
         source = parse_url(url, max_length=self._limits.max_url_length)
-        own = media_io.get_max_bytes()
-        max_bytes = self._limits.max_download_bytes if own is None else min(own, self._limits.max_download_bytes)
+        caps = (decoder.get_max_bytes() for decoder in decoders)
+        max_bytes = min([self._limits.max_download_bytes, *(cap for cap in caps if cap is not None)])
         match source:
             case HttpUrl():
-                timeout = self._default_timeout(media_io) if fetch_timeout is None else fetch_timeout
                 max_bytes = min(max_bytes, self._limits.max_downloading_bytes)
-                downloaded = await _download(owned, source, max_bytes, timeout, judge_of(media_io))
-                ref = await self._of_download(owned, media_io, downloaded)
+                downloaded = await _download(owned, source, max_bytes, seconds, decoders)
+                refs = await self._load_download(owned, downloaded, decoders)
                 if owned.cached is not None and self._entered is owned:
                     owned.cached.keep(source, downloaded)
-                return ref
+                return refs
             case DataUrl():
-                return await self._make(partial(from_data_url, media_io, source, max_bytes), owned.keys)
+                return await run_in_thread(partial(self._load_data_url, source, max_bytes, decoders), owned.keys)
             case FileUrl():
-                if self._root is None:
-                    raise NotAllowedError
-                return await self._make(partial(from_file, media_io, self._root, source, max_bytes), owned.files)
+                return await run_in_thread(partial(self._load_file, source, max_bytes, decoders), owned.files)
 
-    async def _of_download(self, owned: _Entered, media_io: MediaIO[T], downloaded: Downloaded) -> MediaRef[T]:
-        make = partial(of_download, media_io, downloaded)
-        if media_io.reads_quickly and len(downloaded.data) <= _SHORT:
-            return kept_by(self._kept, make)  # a hop would take longer
-        return await self._make(make, owned.keys)
+    async def _load_download(
+        self, owned: _Entered, downloaded: Downloaded, decoders: Decoders
+    ) -> tuple[MediaRef[Any], ...]:
+        payload = downloaded.payload
+        if len(payload.data) <= _SHORT and all(decoder.reads_quickly for decoder in decoders):
+            return _make_refs(decoders, payload)  # a thread would take longer
+        return await run_in_thread(partial(_make_refs, decoders, payload), owned.keys)
 
-    async def _make(self, make: Callable[[], MediaRef[T]], limiter: CapacityLimiter) -> MediaRef[T]:
-        """Make a reference in a worker thread; its decoder finds there what this connector keeps for it."""
-        return await run_in_thread(partial(kept_by, self._kept, make), limiter)
+    def _load_data_url(self, url: DataUrl, max_bytes: int, decoders: Decoders) -> tuple[MediaRef[Any], ...]:
+        content = DataPayload.parse(url, max_bytes)
+        payload: Payload | None = None
+        refs = []
+        for decoder in decoders:
+            if content.is_base64 and decoder.reads_base64(content.media_type):
+                ref = decoder.load_base64_ref(content.media_type, content.symbols())
+                refs.append(check_made(type(decoder).__name__, ref))
+            else:
+                payload = payload or Payload(content.decode(max_bytes), caches=self._caches)
+                refs.append(make_ref(decoder, payload))
+        return tuple(refs)
+
+    def _load_file(self, url: FileUrl, max_bytes: int, decoders: Decoders) -> tuple[MediaRef[Any], ...]:
+        if self._root is None:
+            raise NotAllowedError
+        return _make_refs(decoders, Payload(self._root.read(url, max_bytes), caches=self._caches))
 
     @property
     def _owned(self) -> _Entered:
@@ -294,7 +311,7 @@ class _Entered:
 
     downloader: Downloader
     cached: CachedDownloads | None
-    flights: Flights
+    flights: SingleFlight
     budget: ByteBudget
     ending: Ending
     files: CapacityLimiter
@@ -302,18 +319,16 @@ class _Entered:
     home: Home
 
 
-async def _fly(
-    downloader: Downloader, url: HttpUrl, arriving: ArrivingPayload, time_left: Callable[[], float]
-) -> Downloaded:
-    return await downloader.download(url, arriving.max_bytes, arriving=arriving, time_left=time_left)
-
-
-async def _download(owned: _Entered, url: HttpUrl, max_bytes: int, seconds: float, judge: Judge | None) -> Downloaded:
+async def _download(owned: _Entered, url: HttpUrl, max_bytes: int, seconds: float, decoders: Decoders) -> Downloaded:
     with owned.ending.move_on_after(seconds):
-        return await owned.flights.fetch(url, max_bytes, judge)
+        return await owned.flights.fetch(url, max_bytes, decoders)
     if owned.ending.has_come:
         raise shutting_down("connector")
     raise FetchTimeoutError(f"the fetch did not end within {seconds:g} s")
+
+
+def _make_refs(decoders: Decoders, payload: Payload) -> tuple[MediaRef[Any], ...]:
+    return tuple(make_ref(decoder, payload) for decoder in decoders)
 
 
 __all__ = ["MediaConnector"]

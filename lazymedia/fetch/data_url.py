@@ -21,7 +21,7 @@ from typing import Final, Self
 import pybase64
 
 from lazymedia.errors import BadUrlError, UnprocessableMediaError
-from lazymedia.fetch.caps import CappedBuffer, too_large
+from lazymedia.fetch.body_buffer import CappedBuffer, too_large
 from lazymedia.fetch.url import DataUrl
 
 _PREFIX: Final = len("data:")

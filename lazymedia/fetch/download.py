@@ -1,8 +1,4 @@
-"""One download: redirects, what each status means, further tries, and no byte more than allowed.
-
-Comes in: an `HttpUrl` and a cap. Goes out: a `Downloaded`. Never here: sockets, total deadlines (who waits for a
-download sets one), or what the bytes are.
-"""
+"""One download: redirects, what each status means, and further tries. The callers' deadlines bound its time."""
 
 from __future__ import annotations
 
@@ -10,25 +6,22 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 import anyio
-from anyio import CapacityLimiter
 
 from lazymedia.errors import BadUrlError, NotAllowedError, UnprocessableMediaError, UpstreamError
 from lazymedia.fetch.address import Address
-from lazymedia.fetch.arriving import ArrivingPayload
 from lazymedia.fetch.body import is_framed, read_body
+from lazymedia.fetch.body_buffer import BodyBuffer
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.ranges import Conditions, Resumption, whole
 from lazymedia.fetch.retries import Retries, is_status_worth_another_try, status_error
 from lazymedia.fetch.slots import PATIENCE, Slots, TakenBackError
-from lazymedia.fetch.transport import Headers, Reply, Transport, declared_length
+from lazymedia.fetch.transport import Headers, Reply, Transport, declared_length, declared_type
 from lazymedia.fetch.url import HttpUrl, follow, read_location
 from lazymedia.limits import Limits
-
-if TYPE_CHECKING:
-    from hashlib import _Hash
+from lazymedia.media import DecoderCaches, Payload
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PARTIAL, _UNCHANGED, _NO_SUCH_RANGE = 206, 304, 416
@@ -40,28 +33,26 @@ class Downloaded:
     """What a URL was answered with.
 
     Attributes:
-        data: The payload. Empty where `is_unchanged`.
+        payload: Empty where `is_unchanged`.
         url: Where it came from, after redirects.
         headers: Of the response, of the first one where others continued its body; names in lower case.
-        digest: Of the payload, begun by `begin_payload_digest`, where one was taken while it came. To be copied.
         is_framed: Whether a payload that was cut would have been noticed.
         is_unchanged: Whether the answer to a conditional request was that nothing has changed (304).
         redirects: Headers of the redirects on the way, in order.
         way: The URLs on the way, this one included, each with the address that answered; None where that is not known.
-        is_kept: Whether it came from a cache.
-        takers: Counts those who would store it, of whom the first does.
+        from_cache: Whether it came from the disk cache.
+        storers: Counts the fetches that would store it, of which the first does.
     """
 
-    data: bytes = field(repr=False)
+    payload: Payload
     url: HttpUrl
     headers: Headers = field(repr=False)
-    digest: _Hash | None = field(default=None, repr=False, compare=False)
     is_framed: bool = True
     is_unchanged: bool = False
     redirects: Sequence[Headers] = field(default=(), repr=False)
     way: Sequence[tuple[HttpUrl, Address | None]] = field(default=(), repr=False)
-    is_kept: bool = False
-    takers: Iterator[int] = field(default_factory=count, repr=False, compare=False)
+    from_cache: bool = False
+    storers: Iterator[int] = field(default_factory=count, repr=False, compare=False)
 
 
 def _forever() -> float:
@@ -70,14 +61,14 @@ def _forever() -> float:
 
 @final
 class Downloader:
-    """Downloads over a transport, each hop held against the operator's rules.
+    """Downloads over a transport. Each URL on the way is checked against the operator's rules.
 
     Args:
         transport: Where requests go.
         domains: Hosts that URLs may name.
         limits: Redirects, tries and rates.
         retries: When to try again.
-        digests: Threads in which long payloads are read along for their digest; None for none.
+        caches: The connector's, for its decoders.
     """
 
     def __init__(
@@ -87,14 +78,14 @@ class Downloader:
         limits: Limits,
         *,
         retries: Retries | None = None,
-        digests: CapacityLimiter | None = None,
+        caches: DecoderCaches | None = None,
     ) -> None:
         self._transport = transport
         self._domains = domains
         self._limits = limits
         self._slots = Slots(limits)
         self._retries = Retries(limits) if retries is None else retries
-        self._digests = digests
+        self._caches = caches
 
     @property
     def slots(self) -> Slots:
@@ -102,10 +93,10 @@ class Downloader:
         return self._slots
 
     def admit(self, url: HttpUrl) -> None:
-        """Hold a URL against the rules about hosts.
+        """Check a URL against the rules about hosts.
 
         Raises:
-            NotAllowedError: It names none that the operator allows.
+            NotAllowedError: It names a host that the operator does not allow.
         """
         if not self._domains.admits(url):
             raise NotAllowedError
@@ -113,32 +104,31 @@ class Downloader:
     async def download(
         self,
         url: HttpUrl,
-        max_bytes: int,
+        buffer: BodyBuffer,
         *,
-        arriving: ArrivingPayload | None = None,
         conditions: Conditions | None = None,
         time_left: Callable[[], float] = _forever,
     ) -> Downloaded:
         """The body that the URL, or where it redirects to, answers with.
 
         Args:
-            url: A parsed URL; the rules are asked here.
-            max_bytes: Encoded bytes at most.
-            arriving: Where the payload is collected, for one who looks at it meanwhile.
+            url: A parsed URL; the rules are applied here.
+            buffer: Where the payload is collected, with its cap.
             conditions: Validators of an older download. Then `Downloaded.is_unchanged` may be the answer.
-            time_left: Seconds for which anybody waits. A further try is made only if its wait ends before.
+            time_left: Seconds until the last deadline of those who wait. A further try is made only if its delay ends
+                before.
 
         Raises:
             BadUrlError: A caller's own HTTP client reads another host out of ``url``.
-            NotAllowedError: A hop that the operator's rules refuse.
-            PayloadTooLargeError: More than ``max_bytes``, as declared before the body is read, or as counted.
+            NotAllowedError: A URL on the way that the operator's rules reject.
+            PayloadTooLargeError: More than the buffer's cap, as declared before the body is read, or as counted.
             UnprocessableMediaError: The server has no such media: 4xx, or a status without a body, or an empty one.
             UpstreamError: The server is broken or cannot be reached, or redirects too often or to what is no URL; after
                 further tries, where it was of the kind that passes.
             FetchTimeoutError: It cannot be reached within the time for connecting, or it sends too slowly.
             OverloadedError: Too many downloads wait or hold too many bytes, or too many lookups hang.
         """
-        transfer = _Transfer(url, ArrivingPayload(max_bytes) if arriving is None else arriving, conditions)
+        transfer = _Transfer(url, buffer, conditions)
         tries = 0
         while True:
             try:
@@ -162,7 +152,7 @@ class Downloader:
             for _ in range(self._limits.max_redirects + 1):
                 self.admit(url)
                 asked = () if conditions is None else conditions.headers_for(url)
-                place = self._slots.hold(url, received=transfer.arriving.__len__, patience=transfer.patience)
+                place = self._slots.hold(url, received=transfer.buffer.__len__, patience=transfer.patience)
                 async with place, self._transport.get(url, asked) as reply:
                     way.append((url, reply.address))
                     if reply.status not in _REDIRECTS:
@@ -179,15 +169,14 @@ class Downloader:
 
     async def _take(self, transfer: _Transfer, url: HttpUrl, reply: Reply, *, is_conditional: bool) -> Downloaded:
         if is_conditional and reply.status == _UNCHANGED and transfer.resumption is None:
-            return Downloaded(b"", url, reply.headers, is_unchanged=True)
+            return Downloaded(Payload(b""), url, reply.headers, is_unchanged=True)
         offset, declared = transfer.place(reply, is_conditional=is_conditional)
         if offset == 0:
             transfer.resumption = Resumption.of(url, reply, declared)
             transfer.headers = reply.headers
-        data, digest = await read_body(
-            reply, transfer.arriving, self._limits, offset=offset, declared=declared, digests=self._digests
-        )
-        return Downloaded(data, url, transfer.headers, digest, is_framed(reply))
+        data = await read_body(reply, transfer.buffer, self._limits, offset=offset, declared=declared)
+        payload = Payload(data, declared_type=declared_type(transfer.headers), caches=self._caches)
+        return Downloaded(payload, url, transfer.headers, is_framed(reply))
 
 
 @final
@@ -202,7 +191,7 @@ class _Transfer:
     """
 
     url: HttpUrl
-    arriving: ArrivingPayload
+    buffer: BodyBuffer
     validators: Conditions | None
     resumption: Resumption | None = None
     headers: Headers = ()
@@ -210,10 +199,10 @@ class _Transfer:
 
     def conditions(self) -> Conditions | None:
         """What is asked for beyond the URL: the rest of what has come, or news since an older download."""
-        if self.resumption is None or not len(self.arriving):
+        if self.resumption is None or not len(self.buffer):
             self.resumption = None
             return self.validators
-        return self.resumption.conditions(len(self.arriving))
+        return self.resumption.conditions(len(self.buffer))
 
     def place(self, reply: Reply, *, is_conditional: bool) -> tuple[int, int | None]:
         """Where in the payload the body of a reply belongs, and how long that makes the payload.
@@ -222,7 +211,7 @@ class _Transfer:
             UnprocessableMediaError: There is no such media.
             UpstreamError: The server is broken, or cannot answer now.
         """
-        status, resumption, received = reply.status, self.resumption, len(self.arriving)
+        status, resumption, received = reply.status, self.resumption, len(self.buffer)
         if status == 200:
             return 0, declared_length(reply)
         if status == _PARTIAL and (total := whole(reply)) is not None:

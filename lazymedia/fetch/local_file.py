@@ -17,7 +17,7 @@ import weakref
 from typing import Final, final
 
 from lazymedia.errors import NotAllowedError, OverloadedError, UnprocessableMediaError
-from lazymedia.fetch.caps import CappedBuffer, too_large
+from lazymedia.fetch.body_buffer import CappedBuffer, too_large
 from lazymedia.fetch.url import FileUrl
 
 _BLOCK: Final = 1 << 20

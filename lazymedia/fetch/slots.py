@@ -15,12 +15,11 @@ import anyio
 
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import OverloadedError
+from lazymedia.fetch.body_buffer import RETRY_AFTER
 from lazymedia.fetch.sharing import Sharers, current_sharers, fewest, held_by
 from lazymedia.fetch.url import HttpUrl
 from lazymedia.limits import Limits
 
-RETRY_AFTER: Final = 1.0
-"""Seconds; a download takes about as long, and each that ends makes room."""
 PATIENCE: Final = 1.0
 """Seconds for which a transfer that brings nothing keeps its place while others wait. An answer that is not computed
 first begins within that time; a download whose place is taken back waits for another, and then keeps it for twice as
@@ -217,35 +216,4 @@ class Slots:
         return max(soonest - now, _LEAST_LOOK)
 
 
-@final
-class ByteBudget:
-    """Bytes that all downloads under way hold together.
-
-    Counted as they come and not as they are declared: a server that declares much and sends nothing would take other
-    servers' room. Where there is too little, the download that asks is refused and its bytes serve the others, since
-    waiting for room with bytes in hand is how all come to wait for each other.
-    """
-
-    def __init__(self, cap: int | None = None) -> None:
-        self._cap = cap
-        self.held = 0
-
-    def admit(self, size: int) -> None:
-        """Refuse what could not be taken even now.
-
-        Raises:
-            OverloadedError: No room for so many.
-        """
-        if self._cap is not None and self.held + size > self._cap:
-            raise OverloadedError("the downloads under way hold too many bytes", retry_after=RETRY_AFTER)
-
-    def take(self, size: int) -> None:
-        """Count bytes that have come. They are counted also where this raises, since they are held."""
-        self.held += size
-        self.admit(0)
-
-    def give_back(self, size: int) -> None:
-        self.held -= size
-
-
-__all__ = ["PATIENCE", "RETRY_AFTER", "ByteBudget", "Slots", "TakenBackError"]
+__all__ = ["PATIENCE", "Slots", "TakenBackError"]

@@ -1,10 +1,10 @@
 """Encoded media as references that know their identity and decode when asked.
 
-* `spec`: decode settings as one value, and the key derived from payload and spec
+* `spec`: decode settings as one value
 * `ref`: `MediaRef`, decoded once when asked
 * `stopping`: `checkpoint`, by which a long decode learns that nobody wants it any more
 * `system_ffmpeg`: torchcodec, and what it may be handed
-* `kept`: what an owner of references keeps for its decoders; `cores`: how many cores one decode may use
+* `payload`: encoded bytes and what their source knows of them; `cores`: how many cores one decode may use
 * `io`: `MediaIO`, which makes references; beside it `image`, `video`, `audio` and `raw`
 
 Core: no event loop is known here.
@@ -12,24 +12,25 @@ Core: no event loop is known here.
 
 from __future__ import annotations
 
-from lazymedia.media.io import MediaIO
-from lazymedia.media.kept import Kept, kept_by
+from lazymedia.media.io import MediaIO, check_made, make_ref
+from lazymedia.media.payload import DecoderCaches, Payload, begin_digest, derive_media_key
 from lazymedia.media.ref import MediaRef
-from lazymedia.media.spec import DecodeSpec, begin_payload_digest, derive_media_key, shared_payload_digest
+from lazymedia.media.spec import DecodeSpec
 from lazymedia.media.stopping import DecodeStopped, checkpoint
 from lazymedia.public import publish
 
 __all__ = [
     "DecodeSpec",
     "DecodeStopped",
-    "Kept",
+    "DecoderCaches",
     "MediaIO",
     "MediaRef",
-    "begin_payload_digest",
+    "Payload",
+    "begin_digest",
+    "check_made",
     "checkpoint",
     "derive_media_key",
-    "kept_by",
-    "shared_payload_digest",
+    "make_ref",
 ]
 
 publish(__name__)

@@ -1,8 +1,4 @@
-"""What turns a payload into a reference, for one modality under one configuration.
-
-Comes in: encoded bytes, as they are, as base64 text, or in a file. Goes out: a `MediaRef` whose decode happens later.
-Never here: transport (where the bytes came from), or a codec (each has a file of its own).
-"""
+"""`MediaIO`: a decoder with its configuration, which makes references of payloads."""
 
 from __future__ import annotations
 
@@ -17,6 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pybase64
 
 from lazymedia.errors import PayloadTooLargeError, UnprocessableMediaError
+from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
 
@@ -32,7 +29,10 @@ class MediaIO(ABC, Generic[T]):
     long.
 
     `get_decode_spec` names every setting that changes what `load_bytes` returns. A choice that depends on the bytes,
-    such as a backend picked by format, is resolved in `load_bytes_ref` and written into that reference's spec.
+    such as a backend picked by format, is resolved in `load_ref` and written into that reference's spec.
+
+    Override `load_ref` to build references in another way. Where a class overrides `load_bytes_ref` instead, that is
+    what a connector calls; the digest and the caches of the payload are then lost.
     """
 
     modality: ClassVar[str] = ""
@@ -42,31 +42,36 @@ class MediaIO(ABC, Generic[T]):
     """Arguments that a request may not choose."""
 
     reads_quickly: ClassVar[bool] = False
-    """Whether `load_bytes_ref` takes hardly longer than hashing the payload does, so that a short one may be read on an
-    event loop. Said of one implementation: a class that overrides `load_bytes_ref` must say so again."""
+    """Whether `load_ref` takes hardly longer than hashing the payload does, so that a short payload may be read on an
+    event loop. It says so of one implementation: a class that overrides `load_ref` or `load_bytes_ref` is slow unless
+    it sets this again."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "load_bytes_ref" in vars(cls) and "reads_quickly" not in vars(cls):
+        if vars(cls).keys() & {"load_ref", "load_bytes_ref"} and "reads_quickly" not in vars(cls):
             cls.reads_quickly = False
 
     @abstractmethod
     def load_bytes(self, data: bytes) -> T:
         """Decode ``data``."""
 
-    def load_bytes_ref(self, data: bytes) -> MediaRef[T]:
-        """A reference to what ``data`` decodes to. Reads the payload for its key and decodes nothing.
+    def load_ref(self, payload: Payload) -> MediaRef[T]:
+        """A reference to what a payload decodes to. Reads the payload for its key and decodes nothing.
 
         Raises:
             PayloadTooLargeError: More bytes than `get_max_bytes`.
-            UnprocessableMediaError: A limit that the header alone shows to be exceeded. A header that cannot be read at
-                all is left for the decode, where it fails with the other decode failures.
+            UnprocessableMediaError: The header shows that a limit is exceeded. A header that cannot be read at all is
+                left for the decode, where it fails with the other decode failures.
         """
-        self._check_size(len(data))
-        return MediaRef(partial(self.load_bytes, data), data, self.get_decode_spec())
+        self._check_size(len(payload.data))
+        return MediaRef(partial(self.load_bytes, payload.data), payload, self.get_decode_spec())
+
+    def load_bytes_ref(self, data: bytes) -> MediaRef[T]:
+        """`load_ref` for encoded bytes of which nothing else is known."""
+        return self.load_ref(Payload(data))
 
     def load_base64_ref(self, media_type: str, text: str) -> MediaRef[T]:  # noqa: ARG002  # for overriding decoders
-        """A reference to what base64 ``text`` decodes to. The size is judged before anything is decoded.
+        """A reference to what base64 ``text`` decodes to. The size is checked before anything is decoded.
 
         Args:
             media_type: As declared, such as ``"image/png"``; a hint that the bytes overrule.
@@ -110,21 +115,21 @@ class MediaIO(ABC, Generic[T]):
             data = file.read() if cap is None else file.read(cap + 1)
         return self.load_bytes_ref(data)
 
-    def judge_head(self, head: bytes, declared: int | None) -> bool:  # noqa: ARG002  # for overriding decoders
-        """Refuse a payload while it still comes, where its beginning alone shows that it would be refused.
+    def check_header(self, prefix: bytes, declared: int | None) -> bool:  # noqa: ARG002  # for overriding decoders
+        """Reject a payload during its download, where its first bytes show that a limit is exceeded.
 
-        Called in a worker thread, a few times for one payload, with a longer beginning each time. A beginning that is
-        merely incomplete is no reason; what is wrong with a payload is told when it is whole.
+        Called in a worker thread, a few times for one payload, with a longer prefix each time. An incomplete header is
+        no reason to reject: other faults of a payload are reported when it is whole.
 
         Args:
-            head: The payload's first bytes, 256 KiB at most.
-            declared: Bytes that the whole is said to have, or None.
+            prefix: The payload's first bytes, 256 KiB at most.
+            declared: The size of the whole in bytes, as declared, or None.
 
         Returns:
-            Whether a longer beginning could tell nothing new, so that this need not be called again.
+            Whether a longer prefix could show nothing new, so that this need not be called again.
 
         Raises:
-            UnprocessableMediaError: A limit that the header alone shows to be exceeded.
+            UnprocessableMediaError: The header shows that a limit is exceeded.
         """
         return True
 
@@ -138,7 +143,7 @@ class MediaIO(ABC, Generic[T]):
 
     @classmethod
     def merge_kwargs(cls, default: Mapping[str, Any] | None, runtime: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Constructor arguments out of an operator's defaults and a request's wishes, which win.
+        """Constructor arguments from an operator's defaults and a request's options, which win.
 
         Raises:
             UnprocessableMediaError: The request names an argument that is the operator's alone.
@@ -159,4 +164,28 @@ class MediaIO(ABC, Generic[T]):
             )
 
 
-__all__ = ["MediaIO"]
+def make_ref(media_io: MediaIO[T], payload: Payload) -> MediaRef[T]:
+    """The reference that a decoder makes of a payload: by `MediaIO.load_ref`, or by `MediaIO.load_bytes_ref` where its
+    class overrides that one.
+
+    Raises:
+        TypeError: The decoder made something else. Its author's fault.
+        Exception: Whatever the decoder raised.
+    """
+    overrides = next(cls for cls in type(media_io).__mro__ if vars(cls).keys() & {"load_ref", "load_bytes_ref"})
+    ref: object = media_io.load_ref(payload) if "load_ref" in vars(overrides) else media_io.load_bytes_ref(payload.data)
+    return check_made(type(media_io).__name__, ref)
+
+
+def check_made(maker: str, made: object) -> MediaRef[Any]:
+    """A reference that code of a user's made.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(made, MediaRef):
+        raise TypeError(f"{maker} made a {type(made).__name__} where a MediaRef belongs")
+    return made
+
+
+__all__ = ["MediaIO", "check_made", "make_ref"]

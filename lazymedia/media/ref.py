@@ -1,16 +1,14 @@
-"""The reference: encoded bytes, an identity, and a decode that happens at most once, when somebody asks for it.
-
-Comes in: payload, spec, and a function that decodes. Goes out: media, on `MediaRef.decode` only. Never here: an event
-loop, a codec, or anything that decodes by accident (no ``__getattr__``, ``__iter__``, ``__len__`` or ``__array__``).
+"""`MediaRef`: encoded bytes, an identity, and a decode that happens at most once, when it is asked for.
 
 Two objects make a reference:
 
-* a *cell* (`lazymedia.media.cell`) holds the decode operation: the decoder, the lock under which it runs, and the media
-  once it has run. It is shared by a reference and all its forks, so that they decode once between them; the media lives
-  as long as any of them does.
-* a *handle*, which is what users call a `MediaRef`: the payload's bytes, key and spec, and a count of the decodes
-  that were entered through this very handle. Releasing a handle waits for those and for no others; a stranger's
-  decode of the same cell never holds it up.
+* A *cell* (`lazymedia.media.cell`) holds the decode operation: the decoder, the lock under which it runs, and the media
+  once it has run. A reference and all its forks share it, so that they decode once between them. The media lives as
+  long as one of them does.
+* A *handle*, which users know as `MediaRef`, has the payload, key and spec, and counts the decodes that were entered
+  through it. Releasing a handle waits for those and for no others.
+
+Nothing decodes by accident: there is no ``__getattr__``, ``__iter__``, ``__len__`` or ``__array__``.
 """
 
 from __future__ import annotations
@@ -24,12 +22,14 @@ from typing import Any, Final, Generic, TypeVar, cast, final
 from lazymedia.contexts import contextmanager
 from lazymedia.errors import ReleasedError, UnprocessableMediaError
 from lazymedia.media.cell import Cell, Decoded
-from lazymedia.media.spec import DecodeSpec, derive_media_key
+from lazymedia.media.payload import Payload, derive_media_key
+from lazymedia.media.spec import DecodeSpec
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 _forgetting: Final = threading.Lock()
+_NO_PAYLOAD: Final = Payload(b"")
 
 
 @final
@@ -38,61 +38,62 @@ class MediaRef(Generic[T]):
 
     Args:
         decoder: Called without arguments to decode; runs at most once successfully.
-        data: The payload: the encoded bytes.
+        data: The encoded bytes, or a `Payload` with what its source knows of them.
         spec: The decode settings; no spec means an empty one.
-        key: The identity, where it is already known. Otherwise `derive_media_key` of data and spec, which reads the
-            payload: build references of large payloads in a worker thread.
-        decoded_bytes: Memory that the media will take, where the header tells it; see the property.
-        outline: Called without arguments by `probe`.
+        key: The identity, where it is already known. Otherwise it is derived from the payload and the spec, which reads
+            the payload: build references of large payloads in a worker thread.
+        decoded_bytes: An estimate of the memory that decoding takes, in bytes; see the property.
+        probe: Called without arguments by the method `probe`.
     """
 
     __slots__ = (
         "__weakref__",
         "_cell",
         "_condition",
-        "_data",
+        "_declared_type",
         "_decoded",
         "_decoded_bytes",
         "_inside",
         "_key",
-        "_outline",
+        "_payload",
+        "_probe",
         "_process",
         "_released",
-        "_remark",
         "_spec",
     )
 
     def __init__(
         self,
         decoder: Callable[[], T],
-        data: bytes,
+        data: bytes | Payload,
         spec: DecodeSpec | None = None,
         *,
         key: bytes | None = None,
         decoded_bytes: int | None = None,
-        outline: Callable[[], object] | None = None,
+        probe: Callable[[], object] | None = None,
     ) -> None:
+        payload = data if isinstance(data, Payload) else Payload(data)
         spec = DecodeSpec() if spec is None else spec
-        key = derive_media_key(data, spec) if key is None else key
-        self._set(Cell(decoder), data, spec, key, decoded_bytes, outline)
+        key = payload.derive_key(spec) if key is None else key
+        self._set(Cell(decoder), payload, spec, key, decoded_bytes, probe, payload.declared_type)
 
     def _set(
         self,
         cell: Cell[T] | None,
-        data: bytes,
+        payload: Payload,
         spec: DecodeSpec,
         key: bytes,
         decoded_bytes: int | None = None,
-        outline: Callable[[], object] | None = None,
-        remark: str | None = None,
+        probe: Callable[[], object] | None = None,
+        declared_type: str | None = None,
     ) -> None:
         self._cell = cell
-        self._data = data
+        self._payload = payload
+        self._declared_type = declared_type  # None for a mapped reference, whose parent names it
         self._spec = spec
         self._key = key
         self._decoded_bytes = decoded_bytes
-        self._outline = outline
-        self._remark = remark
+        self._probe = probe
         self._decoded: Decoded[T] | None = None
         self._released = False
         self._watch()
@@ -121,8 +122,13 @@ class MediaRef(Generic[T]):
 
     @property
     def data(self) -> bytes:
-        """The payload; ``b""`` once released."""
-        return self._data
+        """The encoded bytes; ``b""`` once released."""
+        return self._payload.data
+
+    @property
+    def payload(self) -> Payload:
+        """The payload; an empty one once released."""
+        return self._payload
 
     @property
     def decoded_bytes(self) -> int | None:
@@ -150,9 +156,9 @@ class MediaRef(Generic[T]):
         Raises:
             UnprocessableMediaError: The headers show that the media cannot be decoded, or are over a limit.
         """
-        outline = self._outline
-        with self._remarking():
-            return None if outline is None else outline()
+        probe = self._probe
+        with self._naming_the_declared_type():
+            return None if probe is None else probe()
 
     def outline(self) -> Any | None:
         """The former name of `probe`."""
@@ -161,8 +167,8 @@ class MediaRef(Generic[T]):
     def decode(self) -> T:
         """The media. Decodes if no handle of this reference has; otherwise returns what was decoded.
 
-        The decoder's exception passes unchanged, but for what `remarked` adds, and is not remembered: the next call
-        tries again.
+        The decoder's exception passes unchanged and is not kept: the next call tries again. Where the source of the
+        payload declared a media type of another modality, an `UnprocessableMediaError` names that type.
 
         Raises:
             ReleasedError: Released before it was decoded. The caller's fault.
@@ -177,14 +183,14 @@ class MediaRef(Generic[T]):
         cell = self._cell
         if cell is not None and cell.decoded is not None:
             return cell.decoded
-        with self._remarking(), self._entered() as cell:
+        with self._naming_the_declared_type(), self._entered() as cell:
             return cell.decode()
 
     def _through(self, transform: Callable[[T], U]) -> U | None:
         """See `Cell.decode_through`."""
         if self._decoded is not None:
             return None
-        with self._remarking(), self._entered() as cell:
+        with self._naming_the_declared_type(), self._entered() as cell:
             return cell.decode_through(transform)
 
     @contextmanager
@@ -206,14 +212,14 @@ class MediaRef(Generic[T]):
                 self._condition.notify_all()
 
     @contextmanager
-    def _remarking(self) -> Iterator[None]:
-        """See `remarked`."""
+    def _naming_the_declared_type(self) -> Iterator[None]:
         try:
             yield
         except UnprocessableMediaError as error:
-            if self._remark is None:
+            declared = self._declared_type
+            if declared is None or declared.startswith(f"{error.modality}/"):
                 raise
-            raise error.remarked(self._remark) from error.__cause__
+            raise error.with_note(f"the server declared {declared}") from error.__cause__
 
     def map(self, transform: Callable[[T], U], **settings: object) -> MediaRef[U]:
         """A reference to ``transform(media)``, which shares this one's payload and decodes it when asked.
@@ -232,7 +238,7 @@ class MediaRef(Generic[T]):
         key = derive_media_key(self._key, spec) if settings else self._key
         mapped: MediaRef[U] = MediaRef.__new__(MediaRef)
         cell = Cell(partial(_transformed, transform, parent), parent=parent._cell)  # noqa: SLF001  # this module's own class
-        mapped._set(cell, self._data, spec, key, self._decoded_bytes)
+        mapped._set(cell, self._payload, spec, key, self._decoded_bytes)
         return mapped
 
     def fork(self) -> MediaRef[T]:
@@ -241,26 +247,15 @@ class MediaRef(Generic[T]):
         Raises:
             ReleasedError: Released before it was decoded.
         """
-        data = self._data  # before the cell: release() gives up the cell first, so that a cell vouches for the data
+        payload = self._payload  # before the cell: release() drops the cell first, so a payload read before it is whole
         cell, decoded = self._cell, self._decoded
         if decoded is None and cell is not None:
             decoded = cell.decoded
         if decoded is None and (cell is None or self._released):
             raise ReleasedError("the reference was released before it was decoded")
         forked: MediaRef[T] = MediaRef.__new__(MediaRef)
-        forked._set(cell, data, self._spec, self._key, self._decoded_bytes, self._outline, self._remark)
+        forked._set(cell, payload, self._spec, self._key, self._decoded_bytes, self._probe, self._declared_type)
         forked._decoded = decoded
-        return forked
-
-    def remarked(self, remark: str) -> MediaRef[T]:
-        """A fork that adds a remark, in brackets, to the text of each `UnprocessableMediaError` that its decode or its
-        outline raises: what the source of a payload said of it, and neither the bytes nor their decoder know.
-
-        Raises:
-            ReleasedError: Released before it was decoded.
-        """
-        forked: MediaRef[T] = self.fork()
-        forked._remark = remark
         return forked
 
     def release(self) -> None:
@@ -285,8 +280,8 @@ class MediaRef(Generic[T]):
             finally:
                 if self._cell is not None and self._decoded is None:
                     self._decoded = self._cell.decoded
-                self._cell = self._outline = None
-                self._data = b""
+                self._cell = self._probe = None
+                self._payload = _NO_PAYLOAD
 
     @property
     def operation(self) -> object:
@@ -299,7 +294,7 @@ class MediaRef(Generic[T]):
 
     def __repr__(self) -> str:
         state = "decoded" if self.is_decoded else "released" if self._released else "undecoded"
-        return f"<MediaRef {self._key[:4].hex()} {state}, {len(self._data)} bytes>"
+        return f"<MediaRef {self._key[:4].hex()} {state}, {len(self.data)} bytes>"
 
     def __copy__(self) -> MediaRef[T]:
         """A fork: copying decodes nothing."""
@@ -321,7 +316,7 @@ def _transformed(transform: Callable[[T], U], parent: MediaRef[T]) -> U:
 
 def _restore(media: T, key: bytes, spec: DecodeSpec) -> MediaRef[T]:
     ref = cast("MediaRef[T]", MediaRef.__new__(MediaRef))
-    ref._set(None, b"", spec, key)  # noqa: SLF001  # this module's own class
+    ref._set(None, _NO_PAYLOAD, spec, key)  # noqa: SLF001  # this module's own class
     ref._decoded = Decoded(media)  # noqa: SLF001
     return ref
 

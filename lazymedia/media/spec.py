@@ -1,25 +1,11 @@
-"""What identifies a payload together with its decode settings.
-
-Comes in: settings, and encoded bytes. Goes out: canonical bytes of the settings, and a 32-byte key. Never here: a
-codec; deriving a key reads bytes and decodes nothing.
-
-The key is ``sha256(len(payload) || payload || len(spec) || spec)``, lengths as 8 bytes little-endian, so that no chunk
-can be shifted into its neighbour. The spec is JSON with sorted keys and no spaces.
-"""
+"""`DecodeSpec`: decode settings as one immutable value, written as JSON with sorted keys and no spaces."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, NoReturn, final
-
-from lazymedia.contexts import contextmanager
-
-if TYPE_CHECKING:
-    from hashlib import _Hash
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn, final
 
 _MAX_DEPTH: Final = 32
 
@@ -79,57 +65,6 @@ class DecodeSpec:
         return DecodeSpec, (self.settings,)
 
 
-def derive_media_key(data: bytes, spec: DecodeSpec) -> bytes:
-    """The identity of a payload under a spec: 32 bytes, linear in the payload (about 0.6 ms per MB with SHA
-    extensions).
-
-    Inside `shared_payload_digest` the payload is read once for any number of specs.
-    """
-    digest = _payload_digest(data)
-    canonical = spec.canonical_bytes()
-    digest.update(len(canonical).to_bytes(8, "little"))
-    digest.update(canonical)
-    return digest.digest()
-
-
-@contextmanager
-def shared_payload_digest(data: bytes, digest: _Hash | None = None) -> Iterator[None]:
-    """Read ``data`` once for all keys derived from this very object inside the block (two decoders of one download).
-
-    Blocks nest: an inner one over the same object reads nothing.
-
-    Args:
-        data: The payload.
-        digest: What `begin_payload_digest` gave for its length, updated with all of it since. Then it is not read here.
-    """
-    token = _shared.set((data, _payload_digest(data) if digest is None else digest))
-    try:
-        yield
-    finally:
-        _shared.reset(token)
-
-
-_shared: ContextVar[tuple[bytes, _Hash] | None] = ContextVar("lazymedia_payload_digest", default=None)
-
-
-def _payload_digest(data: bytes) -> _Hash:
-    shared = _shared.get()
-    if shared is not None and shared[0] is data:
-        return shared[1].copy()
-    return _digest(data)
-
-
-def begin_payload_digest(size: int) -> _Hash:
-    """The digest of a payload of ``size`` bytes, none of which is in it yet: for one that is read while it comes."""
-    return hashlib.sha256(size.to_bytes(8, "little"))
-
-
-def _digest(data: bytes) -> _Hash:
-    digest = begin_payload_digest(len(data))
-    digest.update(data)
-    return digest
-
-
 def _plain(value: object, where: str, depth: int) -> object:
     """A copy of plain dicts, lists and scalars only, or an error that says where it cannot be one."""
     if depth > _MAX_DEPTH:
@@ -157,4 +92,4 @@ def _name(key: object, where: str) -> str:
     return key
 
 
-__all__ = ["DecodeSpec", "begin_payload_digest", "derive_media_key", "shared_payload_digest"]
+__all__ = ["DecodeSpec"]

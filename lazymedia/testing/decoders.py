@@ -10,7 +10,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
 
-from lazymedia.media.io import MediaIO
+from lazymedia.media.io import MediaIO, make_ref
+from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
 from lazymedia.media.stopping import DecodeStopped, checkpoint
@@ -157,15 +158,15 @@ class CountingMediaIO(MediaIO[T], Generic[T]):
     def load_bytes(self, data: bytes) -> T:
         return self._counted(self._inner.load_bytes_ref(data))
 
-    def load_bytes_ref(self, data: bytes) -> MediaRef[T]:
-        ref = self._inner.load_bytes_ref(data)
+    def load_ref(self, payload: Payload) -> MediaRef[T]:
+        ref = make_ref(self._inner, payload)
         return MediaRef(
             lambda: self._counted(ref),
-            data,
+            payload,
             ref.spec,
             key=ref.key,
             decoded_bytes=ref.decoded_bytes,
-            outline=ref.outline,
+            probe=ref.probe,
         )
 
     def _counted(self, ref: MediaRef[T]) -> T:

@@ -14,6 +14,7 @@ import pytest
 
 from lazymedia.errors import LazyMediaError, NotAllowedError
 from lazymedia.fetch.address import AddressPolicy, Verdict
+from lazymedia.fetch.body_buffer import BodyBuffer
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
 from lazymedia.fetch.guarded import make_ssl_context, open_transport
@@ -125,7 +126,7 @@ def web(text: str) -> HttpUrl:
 
 async def refused(downloader: Downloader, text: str, error: type[LazyMediaError] = NotAllowedError) -> None:
     with pytest.raises(error) as caught:
-        await downloader.download(web(text), 1000)
+        await downloader.download(web(text), BodyBuffer(1000))
     if error is NotAllowedError:
         assert str(caught.value) == str(NotAllowedError())
     assert "example" not in str(caught.value)

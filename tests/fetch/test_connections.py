@@ -7,6 +7,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from lazymedia.errors import UpstreamError
+from lazymedia.fetch.body_buffer import BodyBuffer
 from lazymedia.testing.server import MediaServer, Request
 from tests.fetch.dialled import PUBLIC, Names, RecordingNetwork, open_downloader, refused, web
 
@@ -17,7 +18,9 @@ async def test_a_connection_that_was_judged_may_be_used_again() -> None:
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network) as downloader:
             for _ in range(3):
-                assert (await downloader.download(web("http://rebind.example/a"), 1000)).data == b"payload"
+                assert (
+                    await downloader.download(web("http://rebind.example/a"), BodyBuffer(1000))
+                ).payload.data == b"payload"
 
         assert names.asked == ["rebind.example"]
         assert network.dials == [(PUBLIC, 80)]
@@ -43,8 +46,8 @@ async def test_a_connection_on_which_more_came_than_the_response_is_not_used_aga
             open_downloader(Names(media_example=[[PUBLIC]]), network) as downloader,
         ):
             nursery.start_soon(listener.serve, serve)
-            assert (await downloader.download(web("http://media.example/a"), 1000)).data == b"ok"
-            assert (await downloader.download(web("http://media.example/a"), 1000)).data == b"own"
+            assert (await downloader.download(web("http://media.example/a"), BodyBuffer(1000))).payload.data == b"ok"
+            assert (await downloader.download(web("http://media.example/a"), BodyBuffer(1000))).payload.data == b"own"
             nursery.cancel_scope.cancel()
 
     assert len(network.dials) == 2
@@ -61,7 +64,9 @@ async def test_a_kept_connection_that_was_closed_meanwhile_costs_no_request() ->
         network.deaf = True
         async with open_downloader(Names(media_example=[[PUBLIC]]), network) as downloader:
             for _ in range(3):
-                assert (await downloader.download(web("http://media.example/a"), 1000)).data == b"ok"
+                assert (
+                    await downloader.download(web("http://media.example/a"), BodyBuffer(1000))
+                ).payload.data == b"ok"
 
         assert len(network.dials) == server.hits["/a"] == 3
 
@@ -97,7 +102,9 @@ async def test_a_machine_that_dialled_itself_hangs_up_unless_it_may(networks: tu
         network.own_end = PUBLIC
         async with open_downloader(Names(media_example=[[PUBLIC]]), network, networks=networks) as downloader:
             if networks:
-                assert (await downloader.download(web("http://media.example/a"), 1000)).data == b"payload"
+                assert (
+                    await downloader.download(web("http://media.example/a"), BodyBuffer(1000))
+                ).payload.data == b"payload"
             else:
                 await refused(downloader, "http://media.example/a")
         assert server.hits["/a"] == len(networks)

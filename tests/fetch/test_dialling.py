@@ -15,6 +15,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from lazymedia.errors import FetchTimeoutError, NotAllowedError, UpstreamError
 from lazymedia.fetch import MediaConnector
 from lazymedia.fetch.address import AddressPolicy, Verdict
+from lazymedia.fetch.body_buffer import BodyBuffer
 from lazymedia.fetch.guarded import MAX_DIALS, _GuardedNetwork
 from lazymedia.fetch.own_addresses import own_addresses
 from lazymedia.fetch.resolve import Resolver
@@ -32,7 +33,9 @@ async def test_a_name_is_resolved_once_and_its_address_is_dialled() -> None:
     async with MediaServer({"/a": b"payload"}) as server:
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network) as downloader:
-            assert (await downloader.download(web("http://media.example/a"), 1000)).data == b"payload"
+            assert (
+                await downloader.download(web("http://media.example/a"), BodyBuffer(1000))
+            ).payload.data == b"payload"
 
         assert names.asked == ["media.example"]
         assert network.dials == [(PUBLIC, 80)]
@@ -44,8 +47,10 @@ async def test_a_numeric_host_is_dialled_without_a_lookup() -> None:
     async with MediaServer({"/a": b"payload"}) as server:
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network) as downloader:
-            assert (await downloader.download(web(f"http://{PUBLIC}/a"), 1000)).data == b"payload"
-            assert (await downloader.download(web("http://[2606:4700::1]/a"), 1000)).data == b"payload"
+            assert (await downloader.download(web(f"http://{PUBLIC}/a"), BodyBuffer(1000))).payload.data == b"payload"
+            assert (
+                await downloader.download(web("http://[2606:4700::1]/a"), BodyBuffer(1000))
+            ).payload.data == b"payload"
 
         assert names.asked == []
         assert network.dials == [(PUBLIC, 80), ("2606:4700::1", 80)]
@@ -102,7 +107,9 @@ async def test_a_name_that_turns_private_is_refused_at_the_next_connection() -> 
         server._routes = {"/a": close}
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network) as downloader:
-            assert (await downloader.download(web("http://rebind.example/a"), 1000)).data == b"payload"
+            assert (
+                await downloader.download(web("http://rebind.example/a"), BodyBuffer(1000))
+            ).payload.data == b"payload"
             await refused(downloader, "http://rebind.example/a")
 
         assert network.dials == [(PUBLIC, 80)]
@@ -195,7 +202,7 @@ async def test_a_lookup_that_fails_in_any_way_is_an_upstream_failure(answer: obj
     network = RecordingNetwork()
     async with open_downloader(lookup, network) as downloader:
         with pytest.raises(UpstreamError) as caught:
-            await downloader.download(web("http://media.example/a"), 1000)
+            await downloader.download(web("http://media.example/a"), BodyBuffer(1000))
         assert str(caught.value) == "the name of the server cannot be resolved"
         assert caught.value.__cause__ is not None
 
@@ -219,7 +226,9 @@ async def test_an_address_that_fails_leaves_room_for_the_next(fault: str) -> Non
         limits = Limits(connect_timeout=1)
         names = Names(media_example=[[PUBLIC, PUBLIC_TOO]])
         async with open_downloader(names, network, limits=limits) as downloader:
-            assert (await downloader.download(web("http://media.example/a"), 1000)).data == b"payload"
+            assert (
+                await downloader.download(web("http://media.example/a"), BodyBuffer(1000))
+            ).payload.data == b"payload"
 
         assert network.dials == [(PUBLIC, 80), (PUBLIC_TOO, 80)]
 
@@ -256,7 +265,7 @@ async def test_ports_and_plain_names_are_for_networks_opted_into(
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network, networks=networks, ports=ports) as downloader:
             if dialled:
-                assert (await downloader.download(web(text), 1000)).data == b"payload"
+                assert (await downloader.download(web(text), BodyBuffer(1000))).payload.data == b"payload"
             else:
                 await refused(downloader, text)
 

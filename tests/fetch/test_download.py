@@ -17,6 +17,7 @@ from lazymedia.errors import (
     UpstreamError,
 )
 from lazymedia.fetch import MediaConnector
+from lazymedia.fetch.body_buffer import BodyBuffer
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
 from lazymedia.fetch.transport import Headers, Reply
@@ -280,8 +281,8 @@ async def test_others_get_their_turns_while_a_body_comes_in_crumbs() -> None:
         nursery.start_soon(count_turns)
         await checkpoint()
         before = turns
-        downloaded = await Downloader(Scripted(), DomainRules.of(None), Limits()).download(url, 10_000)
-        assert len(downloaded.data) == 4000
+        downloaded = await Downloader(Scripted(), DomainRules.of(None), Limits()).download(url, BodyBuffer(10_000))
+        assert len(downloaded.payload.data) == 4000
         assert turns - before > 4000 / 100
         nursery.cancel_scope.cancel()
 

@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote
 
 from lazymedia.errors import LazyMediaError, NotAllowedError, UpstreamError
 from lazymedia.fetch.address import AddressPolicy, Verdict
+from lazymedia.fetch.body_buffer import BodyBuffer
 from lazymedia.limits import Limits
 from lazymedia.testing.server import MediaServer, Request, Response
 from tests.fetch.dialled import PUBLIC, RecordingNetwork, open_downloader, web
@@ -102,7 +103,7 @@ async def test_nothing_outside_the_policy_is_ever_dialled(anyio_backend: tuple[s
                 before = len(network.dials)
                 outcome: bytes | LazyMediaError
                 try:
-                    outcome = (await downloader.download(web(trap.url), 1000)).data
+                    outcome = (await downloader.download(web(trap.url), BodyBuffer(1000))).payload.data
                 except (NotAllowedError, UpstreamError) as error:
                     outcome = error
                 dialled = network.dials[before:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lazymedia.errors import LazyMediaError, NotAllowedError, UpstreamError
+from lazymedia.fetch.body_buffer import BodyBuffer
 from lazymedia.testing.server import MediaServer, Request, Response
 from tests.fetch.dialled import METADATA, PUBLIC, PUBLIC_TOO, Names, RecordingNetwork, open_downloader, refused, web
 
@@ -62,7 +63,9 @@ async def test_a_redirect_to_an_international_name_is_followed(location: str, en
     async with MediaServer({"/": redirect, target: b"payload"}) as server:
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network) as downloader:
-            assert (await downloader.download(web("http://media.example/"), 1000)).data == b"payload"
+            assert (
+                await downloader.download(web("http://media.example/"), BodyBuffer(1000))
+            ).payload.data == b"payload"
         assert network.dials == [(PUBLIC, 80), (PUBLIC_TOO, 80)]
         assert server.requests[-1].headers["host"] == "xn--bcher-kva.example"
 
@@ -77,7 +80,9 @@ async def test_a_redirect_off_the_list_of_domains_is_refused() -> None:
         async with open_downloader(names, network, domains=["media.example"]) as downloader:
             await refused(downloader, "http://media.example/")
         async with open_downloader(names, network, domains=["media.example", "other.example"]) as downloader:
-            assert (await downloader.download(web("http://media.example/"), 1000)).data == b"payload"
+            assert (
+                await downloader.download(web("http://media.example/"), BodyBuffer(1000))
+            ).payload.data == b"payload"
 
 
 async def test_each_hop_of_a_redirect_is_resolved_afresh() -> None:

@@ -15,6 +15,7 @@ from anyio.streams.tls import TLSListener
 
 from lazymedia.errors import LazyMediaError, NotAllowedError, UpstreamError
 from lazymedia.fetch.address import AddressPolicy
+from lazymedia.fetch.body_buffer import BodyBuffer
 from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
 from lazymedia.fetch.guarded import make_ssl_context, open_transport
@@ -87,8 +88,8 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\npayload"
 async def test_the_name_is_asked_for_and_verified() -> None:
     server = TlsServer(AUTHORITY.issue_cert("media.example"), OK)
     async with serving(server) as downloader:
-        assert (await downloader.download(web("https://media.example/a"), 100)).data == b"payload"
-        assert (await downloader.download(web("https://MEDIA.example./a"), 100)).data == b"payload"
+        assert (await downloader.download(web("https://media.example/a"), BodyBuffer(100))).payload.data == b"payload"
+        assert (await downloader.download(web("https://MEDIA.example./a"), BodyBuffer(100))).payload.data == b"payload"
 
     assert server.names == ["media.example"] * 2
 
@@ -96,7 +97,7 @@ async def test_the_name_is_asked_for_and_verified() -> None:
 async def outcome(server: TlsServer, text: str, trust: trustme.CA = AUTHORITY) -> LazyMediaError:
     async with serving(server, trust) as downloader:
         try:
-            await downloader.download(web(text), 100)
+            await downloader.download(web(text), BodyBuffer(100))
         except LazyMediaError as exc:
             return exc
     raise AssertionError("the download went through")

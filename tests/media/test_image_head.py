@@ -30,7 +30,7 @@ def decoder(**limits: int) -> ImageMediaIO:
 def enough(media_io: ImageMediaIO, head: bytes) -> bool | None:
     """Whether enough was seen; None where it was rejected."""
     try:
-        return media_io.judge_head(head, None)
+        return media_io.check_header(head, None)
     except UnprocessableMediaError:
         return None
 
@@ -72,7 +72,7 @@ def test_chunks_and_formats_are_checked_as_for_the_whole() -> None:
 
 
 def test_other_decoders_check_nothing_early() -> None:
-    assert RawBytesMediaIO("video").judge_head(b"", None)
+    assert RawBytesMediaIO("video").check_header(b"", None)
 
 
 def test_a_class_that_overrides_the_reading_must_declare_again_that_it_is_quick() -> None:

@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from lazymedia.limits import Limits
+from lazymedia.media import derive_media_key
 from lazymedia.media.image import ImageMediaIO
 from lazymedia.media.image.io import Picture
-from lazymedia.media.spec import derive_media_key
 from tests.media import pictures
 
 NAME = uuid.UUID("6f1c2a34-5b6d-4e7f-8a90-b1c2d3e4f506")

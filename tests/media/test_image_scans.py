@@ -126,7 +126,7 @@ def test_the_beginning_of_a_picture_is_not_rejected_for_bytes_that_have_not_come
     image_io = ImageMediaIO()
     image_io.load_bytes_ref(whole)
     for length in range(0, len(data) + 100, 7):
-        image_io.judge_head(whole[:length], len(whole))
+        image_io.check_header(whole[:length], len(whole))
 
 
 @pytest.mark.parametrize("output", ["pil", "array"])

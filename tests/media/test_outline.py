@@ -136,7 +136,7 @@ def test_an_index_kept_for_others_is_held_against_ones_own_limit() -> None:
 
 
 def test_forks_keep_it_and_mapped_and_released_references_have_none() -> None:
-    ref = MediaRef(lambda: "media", b"payload", outline=lambda: "outline")
+    ref = MediaRef(lambda: "media", b"payload", probe=lambda: "outline")
     fork, mapped = ref.fork(), ref.map(str.upper)
     ref.release()
 

@@ -14,22 +14,21 @@ import pytest
 
 from lazymedia import Renderer, open_renderer
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.fetch.arriving import ArrivingPayload
-from lazymedia.fetch.download import Downloaded
+from lazymedia.fetch.body_buffer import BodyBuffer
 from lazymedia.media.ref import MediaRef
 from lazymedia.testing import FailingMediaIO, GatedMediaIO, MediaServer, Request, Response, make_image
 from tests.pipeline.cancelling import Moment, running, some_ticks, ways
 from tests.pipeline.support import WatchedInfo, hf_processor, open_gated, opened, picture, reached, refs, request
 from tests.test_renderer_cancel import LOOPBACK, ask
 
-HOLDERS = (MediaRef, Downloaded, ArrivingPayload)
+HOLDERS = (MediaRef, Payload, BodyBuffer)
 
 
 def holds(kept: Any) -> bool:
     match kept:
         case MediaRef():
             return bool(kept.data) or kept.is_decoded
-        case ArrivingPayload():
+        case BodyBuffer():
             return len(kept) > 0
         case _:
             return len(kept.data) > 0

@@ -5,7 +5,7 @@ Servers are scripted transports, because a clock that jumps does so while a sock
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -15,12 +15,11 @@ import trio
 import trio.testing
 
 from lazymedia.errors import FetchTimeoutError, UpstreamError
-from lazymedia.fetch.arriving import ArrivingPayload
+from lazymedia.fetch.body_buffer import BodyBuffer, ByteBudget
 from lazymedia.fetch.domains import DomainRules
-from lazymedia.fetch.download import Downloaded, Downloader
-from lazymedia.fetch.flights import Flights
+from lazymedia.fetch.download import Downloader
 from lazymedia.fetch.retries import Retries
-from lazymedia.fetch.slots import ByteBudget
+from lazymedia.fetch.single_flight import SingleFlight
 from lazymedia.fetch.transport import Headers, Reply
 from lazymedia.fetch.url import HttpUrl
 from lazymedia.limits import Limits
@@ -83,14 +82,14 @@ async def test_further_tries_wait_longer_each_time_and_as_long_as_the_server_ask
     script = Scripted(*answers)
     begin = trio.current_time()
     limits = Limits(retry_backoff=2.0, max_retry_after=5.0)
-    assert len((await downloader(script, limits, draw).download(URL, 100)).data) == 10
+    assert len((await downloader(script, limits, draw).download(URL, BodyBuffer(100))).payload.data) == 10
     assert [asked - begin for asked in script.asked] == pytest.approx(times)
 
 
 async def test_a_server_that_asks_for_too_much_patience_gets_none(autojump_clock: trio.testing.MockClock) -> None:
     script = Scripted(after("6"), OK)
     with pytest.raises(UpstreamError) as caught:
-        await downloader(script, Limits(max_retry_after=5.0)).download(URL, 100)
+        await downloader(script, Limits(max_retry_after=5.0)).download(URL, BodyBuffer(100))
     assert caught.value.retry_after == 6
     assert len(script.asked) == 1
 
@@ -122,11 +121,8 @@ async def test_no_wait_begins_that_would_outlast_everybody(autojump_clock: trio.
     assert [moment - begin for moment in done] == pytest.approx([4])
 
 
-def flights_of(downloads: Downloader, nursery: trio.Nursery) -> Flights:
-    async def fly(url: HttpUrl, arriving: ArrivingPayload, time_left: Callable[[], float]) -> Downloaded:
-        return await downloads.download(url, arriving.max_bytes, arriving=arriving, time_left=time_left)
-
-    return Flights(nursery, fly, ByteBudget(), anyio.CapacityLimiter(1))  # type: ignore[arg-type]  # trio's own nursery
+def flights_of(downloads: Downloader, nursery: trio.Nursery) -> SingleFlight:
+    return SingleFlight(nursery, downloads, ByteBudget(), anyio.CapacityLimiter(1))  # type: ignore[arg-type]  # trio's own nursery
 
 
 SLOW = Limits(min_download_rate=100, download_grace=10.0, max_retries=0)
@@ -146,28 +142,28 @@ SLOW = Limits(min_download_rate=100, download_grace=10.0, max_retries=0)
         ([(0, 50)], None),
     ],
 )
-async def test_a_body_has_a_least_rate_over_every_stretch_of_time(
+async def test_a_body_has_a_minimum_rate_over_every_span_of_time(
     pieces: list[tuple[float, int]], ends_after: float | None, autojump_clock: trio.testing.MockClock
 ) -> None:
     """A hundred bytes a second over ten: a thousand bytes within ten seconds of the last thousand."""
     begin = trio.current_time()
-    get = partial(downloader(Scripted((200, [], pieces)), SLOW).download, URL, 1 << 20)
+    get = partial(downloader(Scripted((200, [], pieces)), SLOW).download, URL, BodyBuffer(1 << 20))
     if ends_after is None:
-        assert len((await get()).data) == sum(size for _, size in pieces)
+        assert len((await get()).payload.data) == sum(size for _, size in pieces)
     else:
         with pytest.raises(FetchTimeoutError, match="100 bytes a second"):
             await get()
         assert trio.current_time() - begin == pytest.approx(ends_after, abs=0.5)
 
 
-async def test_a_least_rate_of_nothing_is_none(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_minimum_rate_of_nothing_is_none(autojump_clock: trio.testing.MockClock) -> None:
     limits = Limits(min_download_rate=0)
     script = Scripted((200, [], [(3600, 1), (3600, 1)]))
-    assert len((await downloader(script, limits).download(URL, 100)).data) == 2
+    assert len((await downloader(script, limits).download(URL, BodyBuffer(100))).payload.data) == 2
 
 
 async def test_a_body_that_crawls_is_not_tried_again(autojump_clock: trio.testing.MockClock) -> None:
     script = Scripted((200, [], [(100, 1)]), OK)
     with pytest.raises(FetchTimeoutError):
-        await downloader(script, Limits()).download(URL, 100)
+        await downloader(script, Limits()).download(URL, BodyBuffer(100))
     assert len(script.asked) == 1

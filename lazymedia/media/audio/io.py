@@ -18,6 +18,7 @@ from lazymedia.media.audio.outline import outline
 from lazymedia.media.audio.resample import ResamplesMono
 from lazymedia.media.io import MediaIO
 from lazymedia.media.metadata_entries import check_headers
+from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
 from lazymedia.media.stopping import checkpoint
@@ -41,7 +42,7 @@ class AudioMediaIO(MediaIO[Clip]):
     what is dropped or padded at a clip's ends.
 
     Damaged and cut clips follow one rule in every format: what decodes is given in order, and what does not is left
-    out. A clip of which nothing decodes is an error. After a decode, the reference's ``outline()`` is an `AudioInfo`
+    out. A clip of which nothing decodes is an error. After a decode, the reference's ``probe()`` is an `AudioInfo`
     that says how much was lost; `load_bytes_and_info` gives both at once.
 
     Args:
@@ -56,7 +57,7 @@ class AudioMediaIO(MediaIO[Clip]):
     Raises:
         ValueError: Another backend.
         ImportError: torchcodec is asked for and not installed. Whether it can be loaded is found out by
-            `load_bytes_ref`, before it makes a key.
+            `load_ref`, before it makes a key.
     """
 
     modality: ClassVar[str] = "audio"
@@ -86,7 +87,7 @@ class AudioMediaIO(MediaIO[Clip]):
         system_ffmpeg.refuse_wish("audio_backend", default, runtime, cls.modality)
         return super().merge_kwargs(default, runtime)
 
-    def load_bytes_ref(self, data: bytes) -> MediaRef[Clip]:
+    def load_ref(self, payload: Payload) -> MediaRef[Clip]:
         """A reference to a clip. Reads its header and takes its key; decodes nothing and loads no library
         but torchcodec, where that is to decode.
 
@@ -98,6 +99,7 @@ class AudioMediaIO(MediaIO[Clip]):
                 limits.
             ImportError: torchcodec is to decode it and cannot be loaded. The operator's fault.
         """
+        data = payload.data
         self._check_size(len(data))
         kind = formats.sniff(data)
         samples = None if kind is None else self._check_header(data, kind)
@@ -105,7 +107,7 @@ class AudioMediaIO(MediaIO[Clip]):
         backend = self._backend if kind is None else backends.resolve(self._backend, data, kind)
         spec = DecodeSpec() if backend is None else DecodeSpec({"audio_backend": backend})
         decoder = _ClipDecoder(self, data, self._limits)
-        return MediaRef(decoder, data, spec, decoded_bytes=decoded_bytes, outline=decoder.outline)
+        return MediaRef(decoder, payload, spec, decoded_bytes=decoded_bytes, probe=decoder.probe)
 
     def load_bytes(self, data: bytes) -> Clip:
         """Decode a clip.
@@ -233,7 +235,7 @@ class _ClipDecoder:
         clip, self._info = self._media_io.load_bytes_and_info(self._data)
         return clip
 
-    def outline(self) -> AudioInfo | None:
+    def probe(self) -> AudioInfo | None:
         """What the header says; after a decode, what that found."""
         return outline(self._data, self._limits) if self._info is None else self._info
 

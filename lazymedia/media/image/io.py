@@ -16,6 +16,7 @@ from lazymedia.media.image import header, memory
 from lazymedia.media.image.exif import find_image_id
 from lazymedia.media.image.header import FormatHeader, rejected
 from lazymedia.media.io import MediaIO
+from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
 from lazymedia.media.stopping import checkpoint
@@ -63,7 +64,7 @@ class ImageMediaIO(MediaIO[Picture]):
         rgba_background_color: Red, green and blue, 0 to 255, behind transparent pixels; None means white.
         output: "pil" for a `PIL.Image.Image`, "array" for a read-only uint8 array (H, W, C) with C = 1 for grey. With
             simplejpeg, JPEGs become arrays in less than half the time; the pixels are those of Pillow all the same.
-        image_id: "trust" lets a UUID in the EXIF tag ImageID stand for the payload (see `load_bytes_ref`). The sender
+        image_id: "trust" lets a UUID in the EXIF tag ImageID stand for the payload (see `load_ref`). The sender
             of a picture chooses that tag: trust it only where all senders are trusted.
         limits: `Limits.image_formats` and the limits on pictures are taken from here.
 
@@ -105,7 +106,7 @@ class ImageMediaIO(MediaIO[Picture]):
     def get_max_bytes(self) -> int:
         return self._limits.max_image_bytes
 
-    def load_bytes_ref(self, data: bytes) -> MediaRef[Picture]:
+    def load_ref(self, payload: Payload) -> MediaRef[Picture]:
         """A reference to a picture. Reads its header and computes its key; decodes nothing.
 
         With ``image_id="trust"``, two payloads that carry one UUID in the EXIF tag ImageID (0x800D) get one key,
@@ -117,23 +118,24 @@ class ImageMediaIO(MediaIO[Picture]):
             UnprocessableMediaError: By the header, more pixels, a longer side, more scans or more chunks than are
                 allowed.
         """
+        data = payload.data
         self._check_size(len(data))
         _, found = self._read_header(data)
         if found is None:
-            return MediaRef(partial(self.load_bytes, data), data, self._spec)
+            return MediaRef(partial(self.load_bytes, data), payload, self._spec)
         changed = type(self).load_bytes is not ImageMediaIO.load_bytes  # by a subclass that may, for example, crop
         return MediaRef(
             partial(self.load_bytes, data),
-            data,
+            payload,
             self._spec,
             key=self._key_by_id(data, found) if self._trust_id else None,
             decoded_bytes=memory.decoded_bytes(data, found, self._target.mode, as_array=self._target.as_array),
-            outline=None if changed else partial(found.describe, data),
+            probe=None if changed else partial(found.describe, data),
         )
 
-    def judge_head(self, head: bytes, declared: int | None) -> bool:  # noqa: ARG002  # the header is enough
-        """Check a picture's size, scans and chunks as soon as its header is there. See `MediaIO.judge_head`."""
-        _, found = header.read_header(head, self._limits)
+    def check_header(self, prefix: bytes, declared: int | None) -> bool:  # noqa: ARG002  # the header is enough
+        """Check a picture's size, scans and chunks as soon as its header is there; see `MediaIO.check_header`."""
+        _, found = header.read_header(prefix, self._limits)
         return found is not None
 
     def load_bytes(self, data: bytes) -> Picture:

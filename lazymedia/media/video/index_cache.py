@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from lazymedia.limits import MIB, Limits
-from lazymedia.media.spec import DecodeSpec, derive_media_key
+from lazymedia.media.payload import Payload
+from lazymedia.media.spec import DecodeSpec
 from lazymedia.media.video.faults import blamed_on_payload, refused
 
 if TYPE_CHECKING:
@@ -90,9 +91,9 @@ class IndexSource:
     digest: bytes
 
     @classmethod
-    def of(cls, data: bytes, cache: PacketIndexCache | None, limits: Limits) -> IndexSource:
-        """For a payload, which is read for its digest where there is a cache."""
-        return cls(limits, cache, b"" if cache is None else derive_media_key(data, _BY_PAYLOAD))
+    def of(cls, payload: Payload, cache: PacketIndexCache | None, limits: Limits) -> IndexSource:
+        """For a payload, which is read for its key where there is a cache."""
+        return cls(limits, cache, b"" if cache is None else payload.derive_key(_BY_PAYLOAD))
 
     def index(self, scan: Callable[[], PacketIndex]) -> PacketIndex:
         """The index that is kept, or the one that a scan finds.

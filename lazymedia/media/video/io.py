@@ -15,11 +15,11 @@ from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import system_ffmpeg
 from lazymedia.media.cores import CORES
 from lazymedia.media.io import MediaIO
-from lazymedia.media.kept import owners_store
 from lazymedia.media.metadata_entries import check_headers
 from lazymedia.media.mp4_tables import check_tables, display_size
+from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
-from lazymedia.media.spec import DecodeSpec, shared_payload_digest
+from lazymedia.media.spec import DecodeSpec
 from lazymedia.media.stopping import checkpoint
 from lazymedia.media.video import backends, jpeg_sequence, picture_sequence
 from lazymedia.media.video.backends import BACKENDS
@@ -78,7 +78,7 @@ class VideoMediaIO(MediaIO[Video]):
         TypeError: No `PacketIndexCache` where one belongs.
         ValueError: A setting that is not one of these.
         ImportError: torchcodec is asked for and not installed. Whether it can be loaded is found out by
-            `load_bytes_ref`, before it makes a key.
+            `load_ref`, before it makes a key.
         UnprocessableMediaError: More frames than `Limits.max_video_frames` are asked for.
     """
 
@@ -152,7 +152,7 @@ class VideoMediaIO(MediaIO[Video]):
                     del default["sampling"]
         return super().merge_kwargs(default, runtime)
 
-    def load_bytes_ref(self, data: bytes) -> MediaRef[Video]:
+    def load_ref(self, payload: Payload) -> MediaRef[Video]:
         """A reference to a video. Takes its key; opens and decodes nothing, and does not load PyAV.
 
         Its spec names the backend that will decode. torchcodec is loaded, if it is that. The spec of a WebP, or of a
@@ -166,27 +166,29 @@ class VideoMediaIO(MediaIO[Video]):
                 than is allowed.
             ImportError: torchcodec is to decode it and cannot be loaded. The operator's fault.
         """
+        data = payload.data
         self._check_size(len(data))
         if picture_sequence.is_pictures(data, self._limits) and type(self).load_bytes is VideoMediaIO.load_bytes:
             decoded_bytes = picture_sequence.check(data, self._limits, self._request.num_frames)
             spec = self._spec.extend(video_backend=picture_sequence.BACKEND)
-            outline = partial(picture_sequence.probe, data, self._choose, self._limits)
-            return MediaRef(partial(self.load_bytes, data), data, spec, decoded_bytes=decoded_bytes, outline=outline)
+            probe = partial(picture_sequence.probe, data, self._choose, self._limits)
+            return MediaRef(partial(self.load_bytes, data), payload, spec, decoded_bytes=decoded_bytes, probe=probe)
         decoded_bytes = self._estimate(data)
         backend = backends.resolve(self._backend, data)
         spec = self._spec.extend(video_backend=backend)
-        cache = owners_store(PacketIndexCache) if self._cache is None else self._cache
-        with shared_payload_digest(data):  # one reading for the key and for the index's
-            if type(self).load_bytes is not VideoMediaIO.load_bytes:  # a subclass's own way, of which nothing is known
-                return MediaRef(partial(self.load_bytes, data), data, spec, decoded_bytes=decoded_bytes)
-            indexes = IndexSource.of(data, cache, self._limits)
-            return MediaRef(
-                partial(self._load, data, indexes),
-                data,
-                spec,
-                decoded_bytes=decoded_bytes,
-                outline=partial(self._outline, data, indexes, backend),
-            )
+        if type(self).load_bytes is not VideoMediaIO.load_bytes:  # a subclass's own decode, of which nothing is known
+            return MediaRef(partial(self.load_bytes, data), payload, spec, decoded_bytes=decoded_bytes)
+        cache = self._cache
+        if cache is None and payload.caches is not None:
+            cache = payload.caches.get(PacketIndexCache)
+        indexes = IndexSource.of(payload, cache, self._limits)
+        return MediaRef(
+            partial(self._load, data, indexes),
+            payload,
+            spec,
+            decoded_bytes=decoded_bytes,
+            probe=partial(self._outline, data, indexes, backend),
+        )
 
     def _estimate(self, data: bytes) -> int | None:
         if identify(data) != "mov":
@@ -226,7 +228,7 @@ class VideoMediaIO(MediaIO[Video]):
             UnprocessableMediaError: Not a video of a supported format, nothing in it that decodes, or over a limit.
             DecodeStopped: The request was cancelled; noticed between packets.
         """
-        return self._load(data, IndexSource.of(data, self._cache, self._limits))
+        return self._load(data, IndexSource.of(Payload(data), self._cache, self._limits))
 
     def _load(self, data: bytes, indexes: IndexSource) -> Video:
         checkpoint()

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import sys
 from collections.abc import AsyncIterator
+from typing import NoReturn
 
 import anyio
 import pytest
@@ -58,7 +59,7 @@ class Held:
 
 async def boarded(media: MediaConnector, waiters: int) -> None:
     """Wait until so many wait for one flight."""
-    while [len(flight._deadlines) for flight in media._owned.flights._flying.values()] != [waiters]:
+    while [len(flight._deadlines) for flight in media._owned.flights._running.values()] != [waiters]:
         await checkpoint()
 
 
@@ -232,11 +233,12 @@ async def test_a_failure_that_cannot_be_copied_still_reaches_every_waiter() -> N
     async with MediaConnector() as media:
         flights = media._owned.flights
 
-        async def fail(*_: object) -> None:
-            await anyio.wait_all_tasks_blocked()
-            raise OddError("a", "b")
+        class Failing:
+            async def download(self, *_: object, **__: object) -> NoReturn:
+                await anyio.wait_all_tasks_blocked()
+                raise OddError("a", "b")
 
-        flights._download = fail  # type: ignore[assignment]  # what a plug-in's transport could do
+        flights._downloads = Failing()  # what a plug-in's transport could do
 
         async def fetch() -> None:
             try:
@@ -252,21 +254,21 @@ async def test_a_failure_that_cannot_be_copied_still_reaches_every_waiter() -> N
 
 
 class PickyIO(RawBytesMediaIO):
-    """Refuses by the beginning, or accepts."""
+    """Rejects by the header, or accepts."""
 
     def __init__(self, *, accepts: bool) -> None:
         super().__init__("image")
         self._accepts = accepts
         self.heads: list[tuple[bytes, int | None]] = []
 
-    def judge_head(self, head: bytes, declared: int | None) -> bool:
-        self.heads.append((head, declared))
+    def check_header(self, prefix: bytes, declared: int | None) -> bool:
+        self.heads.append((prefix, declared))
         if not self._accepts:
             raise UnprocessableMediaError("by its beginning")
         return False
 
 
-async def test_a_judge_ends_the_wait_of_its_own_fetch_only() -> None:
+async def test_a_rejected_header_ends_the_wait_of_its_own_fetch_only() -> None:
     held = Held()
     picky, easy = PickyIO(accepts=False), PickyIO(accepts=True)
     async with (

@@ -1,4 +1,4 @@
-"""What is done with a payload while it comes: it is judged by its beginning, read for its digest, and held once."""
+"""A payload while it downloads: its header is checked early, and it is hashed once and held once."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from anyio import CapacityLimiter
 
-from lazymedia.errors import LazyMediaError, OverloadedError, PayloadTooLargeError, UnprocessableMediaError
+from lazymedia.errors import OverloadedError, PayloadTooLargeError, UnprocessableMediaError
 from lazymedia.fetch import MediaConnector
-from lazymedia.fetch.arriving import LOOKS, ArrivingPayload
-from lazymedia.fetch.digests import ArrivingDigest
-from lazymedia.fetch.slots import ByteBudget
+from lazymedia.fetch.body_buffer import PREFIX_SIZES, BodyBuffer, ByteBudget
 from lazymedia.limits import Limits
-from lazymedia.media import DecodeSpec, MediaRef, derive_media_key, shared_payload_digest
+from lazymedia.media import DecodeSpec, MediaRef, Payload, derive_media_key
 from lazymedia.media.image import ImageMediaIO
 from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.media import make_image
@@ -99,8 +96,8 @@ class LookingIO(RawBytesMediaIO):
         self.looks: list[tuple[int, int | None]] = []
         self.threads: set[threading.Thread] = set()
 
-    def judge_head(self, head: bytes, declared: int | None) -> bool:
-        self.looks.append((len(head), declared))
+    def check_header(self, prefix: bytes, declared: int | None) -> bool:
+        self.looks.append((len(prefix), declared))
         self.threads.add(threading.current_thread())
         return False
 
@@ -123,11 +120,11 @@ async def test_beginnings_are_looked_at_a_few_times_off_the_loop(declared: int |
 
     sizes = [size for size, _ in looking.looks]
     assert sizes == sorted(sizes)
-    assert len(sizes) <= len(LOOKS)
+    assert len(sizes) <= len(PREFIX_SIZES)
     assert bool(sizes) == is_looked_at
     assert {seen for _, seen in looking.looks} <= {declared}
     assert threading.current_thread() not in looking.threads
-    assert max(sizes, default=0) <= LOOKS[-1]
+    assert max(sizes, default=0) <= PREFIX_SIZES[-1]
 
 
 async def test_two_decoders_of_one_download_both_look() -> None:
@@ -168,128 +165,47 @@ class Sha(list[int]):
         monkeypatch.setattr(hashlib, "sha256", Counting)
 
 
-@pytest.mark.parametrize("size", [MIB - 1, MIB, MIB + 1, 3 * MIB + 7])
-@pytest.mark.parametrize("chunked", [False, True])
-async def test_a_payload_is_hashed_once_and_its_key_is_the_usual_one(
-    size: int, chunked: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whether it was read along with its arrival (from a megabyte on, its length being known) or afterwards."""
+@pytest.mark.parametrize("size", [MIB - 1, 3 * MIB + 7])
+async def test_a_payload_is_hashed_once_and_off_the_loop(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = os.urandom(size)
-
-    async def pieces(request: Request) -> Response:
-        async def body() -> AsyncIterator[bytes]:
-            for start in range(0, size, 100_000):
-                yield data[start : start + 100_000]
-
-        return Response(body=body())
-
     sha = Sha(monkeypatch)
-    async with (
-        MediaServer({"/a": pieces if chunked else data}) as server,
-        MediaConnector(allowed_networks=LOOPBACK) as media,
-    ):
+    async with MediaServer({"/a": data}) as server, MediaConnector(allowed_networks=LOOPBACK) as media:
         video_ref, audio_ref = await media.fetch_video_and_audio(server.url("/a"), RAW, RawBytesMediaIO("audio"))
     monkeypatch.undo()
 
     assert video_ref.key == derive_media_key(data, DecodeSpec({"video_decode": "raw_bytes"}))
     assert audio_ref.key == derive_media_key(data, DecodeSpec({"audio_decode": "raw_bytes"}))
-    assert sum(sha) == size
+    assert list(sha) == [size]
     assert threading.current_thread() not in sha.threads
-    assert (len(sha) > 1) == (size >= MIB and not chunked), "read in one piece only where it was read afterwards"
-
-
-def test_a_digest_that_falls_behind_is_completed_from_the_payload() -> None:
-    data = os.urandom(9 * MIB)
-    digest = ArrivingDigest(len(data))
-    for start in range(0, len(data), 65536):
-        digest.feed(data[start : start + 65536])
-    assert digest._handed_over < 5 * MIB, "no more than that waits to be read"
-    digest.complete(data)
-    digest.end()
-    taken = digest.run()
-    assert taken is not None
-    with shared_payload_digest(data, taken):
-        key = derive_media_key(data, DecodeSpec())
-    assert key == derive_media_key(data, DecodeSpec())
-
-
-@pytest.mark.parametrize("end", ["cancelled", "short", "capped", "gone"])
-async def test_the_thread_that_reads_along_ends_with_the_body(end: str) -> None:
-    before = threading.active_count()
-    total = 8 * MIB
-    started = anyio.Event()
-
-    async def begin(request: Request) -> Response | bytes:
-        async def body() -> AsyncIterator[bytes]:
-            yield bytes(2 * MIB)
-            await anyio.wait_all_tasks_blocked()
-            started.set()
-            await anyio.sleep_forever()
-
-        if end == "cancelled":
-            return Response(headers={"Content-Length": str(total)}, body=body())
-        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % total + bytes(2 * MIB)
-
-    limits = Limits(max_retries=0, max_downloading_bytes=MIB if end == "capped" else 1 << 40)
-    async with (
-        MediaServer({"/a": begin}) as server,
-        MediaConnector(allowed_networks=LOOPBACK, limits=limits) as media,
-    ):
-        threads = media._owned.downloader._digests
-        assert threads is not None
-        async with anyio.create_task_group() as nursery:
-
-            async def fetch() -> None:
-                with pytest.raises(LazyMediaError):
-                    await media.fetch_video(server.url("/a"), RAW)
-
-            nursery.start_soon(fetch)
-            if end == "cancelled":
-                await started.wait()
-                assert threads.borrowed_tokens == 1
-                nursery.cancel_scope.cancel()
-        assert threads.borrowed_tokens == 0
-        assert media._owned.budget.held == 0
-    assert threading.active_count() <= before + 40, "idle workers of the loop, which it keeps for a while"
-
-
-async def test_without_a_thread_to_be_had_a_payload_is_read_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = bytes(2 * MIB)
-    async with MediaServer({"/a": data}) as server, MediaConnector(allowed_networks=LOOPBACK) as media:
-        media._owned.downloader._digests = CapacityLimiter(1)
-        media._owned.downloader._digests.acquire_on_behalf_of_nowait(object())
-        ref = await media.fetch_video(server.url("/a"), RAW)
-
-    assert ref.key == derive_media_key(data, RAW.get_decode_spec())
 
 
 def test_a_body_starts_anew_or_goes_on() -> None:
     budget = ByteBudget(100)
-    told: list[int] = []
-    arriving = ArrivingPayload(50, budget=budget, on_head=lambda: told.append(len(arriving)))
-    arriving.begin(20)
-    arriving.write(b"0123456789")
-    arriving.begin(20, 10)
-    arriving.write(b"abcde")
-    assert (arriving.getvalue(), budget.held, arriving.head()) == (b"0123456789abcde", 15, b"0123456789abcde")
-    arriving.begin(None)
-    arriving.write(b"xyz")
-    assert (arriving.getvalue(), budget.held, told) == (b"xyz", 3, [10, 3])
+    prefixes: list[int] = []
+    buffer = BodyBuffer(50, budget=budget, on_prefix=lambda: prefixes.append(len(buffer)))
+    buffer.begin(20)
+    buffer.write(b"0123456789")
+    buffer.begin(20, 10)
+    buffer.write(b"abcde")
+    assert (buffer.getvalue(), budget.held, buffer.prefix()) == (b"0123456789abcde", 15, b"0123456789abcde")
+    buffer.begin(None)
+    buffer.write(b"xyz")
+    assert (buffer.getvalue(), budget.held, prefixes) == (b"xyz", 3, [10, 3])
     with pytest.raises(PayloadTooLargeError):
-        arriving.begin(51)
+        buffer.begin(51)
     with pytest.raises(PayloadTooLargeError):
-        arriving.write(bytes(51))
-    arriving.close()
-    assert (budget.held, len(arriving)) == (0, 0)
+        buffer.write(bytes(51))
+    buffer.close()
+    assert (budget.held, len(buffer)) == (0, 0)
 
 
 def test_bytes_beyond_the_budget_are_refused_and_counted_until_given_back() -> None:
     budget = ByteBudget(10)
     budget.take(6)
     with pytest.raises(OverloadedError) as refused:
-        budget.admit(5)
+        budget.check(5)
     assert refused.value.retry_after == 1.0
-    budget.admit(4)
+    budget.check(4)
     with pytest.raises(OverloadedError):
         budget.take(5)
     budget.give_back(11)
@@ -350,9 +266,9 @@ async def test_keys_of_short_payloads_are_taken_on_the_loop_by_decoders_that_say
     class Watching(RawBytesMediaIO):
         reads_quickly = True
 
-        def load_bytes_ref(self, data: bytes) -> MediaRef[bytes]:
+        def load_ref(self, payload: Payload) -> MediaRef[bytes]:
             threads.append(threading.current_thread())
-            return super().load_bytes_ref(data)
+            return super().load_ref(payload)
 
     async with (
         MediaServer({"/a": bytes(65536), "/b": bytes(65537)}) as server,
