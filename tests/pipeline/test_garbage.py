@@ -15,7 +15,7 @@ import pytest
 from lazymedia import Renderer, open_renderer
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.fetch.body_buffer import BodyBuffer
-from lazymedia.media.ref import MediaRef
+from lazymedia.media import MediaRef, Payload
 from lazymedia.testing import FailingMediaIO, GatedMediaIO, MediaServer, Request, Response, make_image
 from tests.pipeline.cancelling import Moment, running, some_ticks, ways
 from tests.pipeline.support import WatchedInfo, hf_processor, open_gated, opened, picture, reached, refs, request
