@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 
 from lazymedia.errors import LazyMediaError, PayloadTooLargeError
-from lazymedia.fetch.sharing import one_request
+from lazymedia.fetch.transport.sharing import one_request
 from lazymedia.hops import Child
 from lazymedia.media.io import MediaIO
 from lazymedia.media.ref import MediaRef

@@ -16,12 +16,12 @@
 
 from __future__ import annotations
 
-from lazymedia.fetch.cache_entry import CachedDownload
 from lazymedia.fetch.connector import MediaConnector
-from lazymedia.fetch.disk_cache import DownloadCache
-from lazymedia.fetch.guarded import GuardedTransport
+from lazymedia.fetch.disk_cache.cache import DownloadCache
+from lazymedia.fetch.disk_cache.entry import CachedDownload
 from lazymedia.fetch.registry import get_connector, register_connector
-from lazymedia.fetch.sharing import one_request
+from lazymedia.fetch.transport.guarded import GuardedTransport
+from lazymedia.fetch.transport.sharing import one_request
 from lazymedia.public import publish
 
 __all__ = [

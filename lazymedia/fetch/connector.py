@@ -20,23 +20,23 @@ from anyio import AsyncContextManagerMixin, CapacityLimiter
 
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import FetchTimeoutError, NotAllowedError
-from lazymedia.fetch.address import AddressPolicy
 from lazymedia.fetch.body_buffer import ByteBudget
-from lazymedia.fetch.cached import CachedDownloads
-from lazymedia.fetch.client import ClientTransport
-from lazymedia.fetch.data_url import DataPayload
-from lazymedia.fetch.disk_cache import DownloadCache
-from lazymedia.fetch.domains import DomainRules
+from lazymedia.fetch.disk_cache.cache import DownloadCache
+from lazymedia.fetch.disk_cache.cached_downloads import CachedDownloads
 from lazymedia.fetch.download import Downloaded, Downloader
-from lazymedia.fetch.guarded import make_ssl_context, open_transport
-from lazymedia.fetch.local_file import LocalRoot
-from lazymedia.fetch.own_addresses import own_addresses
 from lazymedia.fetch.owned import Ending, run_owned
+from lazymedia.fetch.policy.address import AddressPolicy
+from lazymedia.fetch.policy.domains import DomainRules
+from lazymedia.fetch.policy.url import DataUrl, FileUrl, HttpUrl, parse_url
 from lazymedia.fetch.registry import register_connector
-from lazymedia.fetch.resolve import Resolver
 from lazymedia.fetch.single_flight import SingleFlight
-from lazymedia.fetch.transport import Transport
-from lazymedia.fetch.url import DataUrl, FileUrl, HttpUrl, parse_url
+from lazymedia.fetch.sources.data_url import DataPayload
+from lazymedia.fetch.sources.local_file import LocalRoot
+from lazymedia.fetch.transport.client import ClientTransport
+from lazymedia.fetch.transport.guarded import make_ssl_context, open_transport
+from lazymedia.fetch.transport.own_addresses import own_addresses
+from lazymedia.fetch.transport.reply import Transport
+from lazymedia.fetch.transport.resolve import Resolver
 from lazymedia.hops import frees_when_cancelled, open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import DecoderCaches, MediaIO, MediaRef, Payload, check_made, make_ref

@@ -20,8 +20,8 @@ from anyio import CapacityLimiter
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.fetch.body_buffer import BodyBuffer, ByteBudget
 from lazymedia.fetch.download import Downloaded
-from lazymedia.fetch.sharing import Sharers, current_sharers, on_behalf_of
-from lazymedia.fetch.url import HttpUrl
+from lazymedia.fetch.policy.url import HttpUrl
+from lazymedia.fetch.transport.sharing import Sharers, current_sharers, on_behalf_of
 from lazymedia.hops import STOPPED, Child, Failed, Outcome, Value, run_in_thread
 from lazymedia.media import MediaIO
 from lazymedia.owners import shutting_down

@@ -13,13 +13,13 @@ import httpcore2
 import pytest
 
 from lazymedia.errors import LazyMediaError, NotAllowedError
-from lazymedia.fetch.address import AddressPolicy, Verdict
 from lazymedia.fetch.body_buffer import BodyBuffer
-from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
-from lazymedia.fetch.guarded import make_ssl_context, open_transport
-from lazymedia.fetch.resolve import Resolver
-from lazymedia.fetch.url import HttpUrl, parse_url
+from lazymedia.fetch.policy.address import AddressPolicy, Verdict
+from lazymedia.fetch.policy.domains import DomainRules
+from lazymedia.fetch.policy.url import HttpUrl, parse_url
+from lazymedia.fetch.transport.guarded import make_ssl_context, open_transport
+from lazymedia.fetch.transport.resolve import Resolver
 from lazymedia.limits import Limits
 
 PUBLIC = "93.184.216.34"

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 import pytest
 
 from lazymedia.errors import NotAllowedError
-from lazymedia.fetch.address import AddressPolicy, Verdict
+from lazymedia.fetch.policy.address import AddressPolicy, Verdict
 
 DEFAULT = AddressPolicy.of((), (80, 443))
 HTTP_PORTS = (80, 443)

@@ -12,10 +12,10 @@ import pytest
 
 from lazymedia.errors import NotAllowedError, PayloadTooLargeError, UnprocessableMediaError, UpstreamError
 from lazymedia.fetch import MediaConnector
-from lazymedia.fetch.address import AddressPolicy
-from lazymedia.fetch.disk_cache import DownloadCache
-from lazymedia.fetch.resolve import Resolver
-from lazymedia.fetch.url import HttpUrl
+from lazymedia.fetch.disk_cache.cache import DownloadCache
+from lazymedia.fetch.policy.address import AddressPolicy
+from lazymedia.fetch.policy.url import HttpUrl
+from lazymedia.fetch.transport.resolve import Resolver
 from lazymedia.limits import Limits
 from lazymedia.media import MediaRef
 from lazymedia.media.raw import RawBytesMediaIO

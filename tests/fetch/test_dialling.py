@@ -14,11 +14,11 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from lazymedia.errors import FetchTimeoutError, NotAllowedError, UpstreamError
 from lazymedia.fetch import MediaConnector
-from lazymedia.fetch.address import AddressPolicy, Verdict
 from lazymedia.fetch.body_buffer import BodyBuffer
-from lazymedia.fetch.guarded import MAX_DIALS, _GuardedNetwork
-from lazymedia.fetch.own_addresses import own_addresses
-from lazymedia.fetch.resolve import Resolver
+from lazymedia.fetch.policy.address import AddressPolicy, Verdict
+from lazymedia.fetch.transport.guarded import MAX_DIALS, _GuardedNetwork
+from lazymedia.fetch.transport.own_addresses import own_addresses
+from lazymedia.fetch.transport.resolve import Resolver
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.server import MediaServer, Request, Response

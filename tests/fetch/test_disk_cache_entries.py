@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lazymedia import DownloadCache
-from lazymedia.fetch.cache_entry import BrokenEntryError, Head, Renewal
+from lazymedia.fetch.disk_cache.entry import BrokenEntryError, Head, Renewal
 from tests.fetch.kept_downloads import BODY, NOW, URL, Clock, body_of, files, put, the_entry
 
 

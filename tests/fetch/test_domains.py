@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lazymedia.fetch.domains import DomainRules
-from lazymedia.fetch.url import HttpUrl, parse_url
+from lazymedia.fetch.policy.domains import DomainRules
+from lazymedia.fetch.policy.url import HttpUrl, parse_url
 
 
 def admits(domains: list[str] | None, text: str) -> bool:

@@ -13,8 +13,8 @@ import pytest
 
 from lazymedia.errors import NotAllowedError, OverloadedError, PayloadTooLargeError, UnprocessableMediaError
 from lazymedia.fetch import MediaConnector
-from lazymedia.fetch.local_file import LocalRoot
-from lazymedia.fetch.url import FileUrl, parse_url
+from lazymedia.fetch.policy.url import FileUrl, parse_url
+from lazymedia.fetch.sources.local_file import LocalRoot
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
 

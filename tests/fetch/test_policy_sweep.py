@@ -15,8 +15,8 @@ from itertools import product
 from urllib.parse import quote, unquote
 
 from lazymedia.errors import LazyMediaError, NotAllowedError, UpstreamError
-from lazymedia.fetch.address import AddressPolicy, Verdict
 from lazymedia.fetch.body_buffer import BodyBuffer
+from lazymedia.fetch.policy.address import AddressPolicy, Verdict
 from lazymedia.limits import Limits
 from lazymedia.testing.server import MediaServer, Request, Response
 from tests.fetch.dialled import PUBLIC, RecordingNetwork, open_downloader, web

@@ -13,9 +13,9 @@ from lazymedia.chat.fetching import fetch_parts
 from lazymedia.chat.messages import MediaPart
 from lazymedia.errors import LazyMediaError, OverloadedError
 from lazymedia.fetch import MediaConnector, one_request
-from lazymedia.fetch.sharing import current_sharers, on_behalf_of
-from lazymedia.fetch.slots import Slots, TakenBackError
-from lazymedia.fetch.url import HttpUrl
+from lazymedia.fetch.policy.url import HttpUrl
+from lazymedia.fetch.transport.connection_limits import Slots, TakenBackError
+from lazymedia.fetch.transport.sharing import current_sharers, on_behalf_of
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.server import MediaServer, Request, Response

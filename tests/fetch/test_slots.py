@@ -13,8 +13,8 @@ from lazymedia.chat.fetching import fetch_parts
 from lazymedia.chat.messages import MediaPart
 from lazymedia.errors import FetchTimeoutError, OverloadedError, PayloadTooLargeError
 from lazymedia.fetch import MediaConnector
-from lazymedia.fetch.slots import Slots
-from lazymedia.fetch.url import HttpUrl
+from lazymedia.fetch.policy.url import HttpUrl
+from lazymedia.fetch.transport.connection_limits import Slots
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.server import MediaServer, Request, Response

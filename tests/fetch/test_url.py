@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lazymedia.errors import BadUrlError, LazyMediaError, NotAllowedError
-from lazymedia.fetch.url import DataUrl, FileUrl, HttpUrl, follow, parse_url
+from lazymedia.fetch.policy.url import DataUrl, FileUrl, HttpUrl, follow, parse_url
 from lazymedia.limits import Limits
 
 MAX_LENGTH = Limits().max_url_length

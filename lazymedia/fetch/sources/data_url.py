@@ -22,7 +22,7 @@ import pybase64
 
 from lazymedia.errors import BadUrlError, UnprocessableMediaError
 from lazymedia.fetch.body_buffer import CappedBuffer, too_large
-from lazymedia.fetch.url import DataUrl
+from lazymedia.fetch.policy.url import DataUrl
 
 _PREFIX: Final = len("data:")
 _MAX_HEADER: Final = 4096

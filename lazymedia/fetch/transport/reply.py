@@ -18,8 +18,8 @@ import anyio
 
 from lazymedia.contexts import contextmanager
 from lazymedia.errors import FetchTimeoutError, LazyMediaError, UpstreamError
-from lazymedia.fetch.address import Address
-from lazymedia.fetch.url import HttpUrl
+from lazymedia.fetch.policy.address import Address
+from lazymedia.fetch.policy.url import HttpUrl
 
 Headers = Sequence[tuple[bytes, bytes]]
 """Names and values, in order."""

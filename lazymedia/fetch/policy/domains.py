@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from lazymedia.errors import BadUrlError
-from lazymedia.fetch.url import HttpUrl, parse_authority
+from lazymedia.fetch.policy.url import HttpUrl, parse_authority
 
 
 @dataclass(frozen=True, slots=True)

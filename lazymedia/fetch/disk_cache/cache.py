@@ -26,8 +26,8 @@ from hashlib import sha256
 from typing import Final, Self, final
 
 from lazymedia.contexts import contextmanager
-from lazymedia.fetch.cache_budget import Budget, billed
-from lazymedia.fetch.cache_entry import (
+from lazymedia.fetch.disk_cache.budget import Budget, billed
+from lazymedia.fetch.disk_cache.entry import (
     CLOCK_SLACK,
     RENEWAL_BYTES,
     BrokenEntryError,
@@ -36,9 +36,9 @@ from lazymedia.fetch.cache_entry import (
     Renewal,
     checksum_of,
 )
-from lazymedia.fetch.cache_file import ENTRY, RENEWAL, PrivateFile, UnfinishedFile, opened_file, remove
-from lazymedia.fetch.cache_folder import PrivateFolder
-from lazymedia.fetch.freshness import Headers, is_whole, terms_after
+from lazymedia.fetch.disk_cache.file import ENTRY, RENEWAL, PrivateFile, UnfinishedFile, opened_file, remove
+from lazymedia.fetch.disk_cache.folder import PrivateFolder
+from lazymedia.fetch.http_rules.freshness import Headers, is_whole, terms_after
 
 log = logging.getLogger("lazymedia.fetch")
 

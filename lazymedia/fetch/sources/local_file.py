@@ -18,7 +18,7 @@ from typing import Final, final
 
 from lazymedia.errors import NotAllowedError, OverloadedError, UnprocessableMediaError
 from lazymedia.fetch.body_buffer import CappedBuffer, too_large
-from lazymedia.fetch.url import FileUrl
+from lazymedia.fetch.policy.url import FileUrl
 
 _BLOCK: Final = 1 << 20
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})

@@ -16,8 +16,8 @@ import anyio
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import OverloadedError
 from lazymedia.fetch.body_buffer import RETRY_AFTER
-from lazymedia.fetch.sharing import Sharers, current_sharers, fewest, held_by
-from lazymedia.fetch.url import HttpUrl
+from lazymedia.fetch.policy.url import HttpUrl
+from lazymedia.fetch.transport.sharing import Sharers, current_sharers, fewest, held_by
 from lazymedia.limits import Limits
 
 PATIENCE: Final = 1.0

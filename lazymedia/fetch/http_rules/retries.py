@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from typing import Final, final
 
 from lazymedia.errors import UpstreamError
-from lazymedia.fetch.ranges import http_date
-from lazymedia.fetch.transport import Reply
+from lazymedia.fetch.http_rules.ranges import http_date
+from lazymedia.fetch.transport.reply import Reply
 from lazymedia.limits import Limits
 
 TOO_MANY: Final = 429

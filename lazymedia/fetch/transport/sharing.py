@@ -18,7 +18,7 @@ from lazymedia.contexts import contextmanager
 @final
 @dataclass(eq=False, slots=True)
 class Request:
-    """One request, and what it has had of a connector's places (see `lazymedia.fetch.slots`).
+    """One request, and what it has had of a connector's places (see `lazymedia.fetch.transport.connection_limits`).
 
     Attributes:
         turn: The number of its last place, counted over all requests; 0 before the first.

@@ -86,8 +86,8 @@ class Head:
         stored_at: When it was downloaded, in POSIX seconds.
         fresh_for: Seconds from then for which the server vouched for it.
         final_url: Where it came from in the end. Empty texts stand for None in the next two.
-        etag: As `lazymedia.fetch.freshness.Terms`.
-        last_modified: As `lazymedia.fetch.freshness.Terms`.
+        etag: As `lazymedia.fetch.http_rules.freshness.Terms`.
+        last_modified: As `lazymedia.fetch.http_rules.freshness.Terms`.
         way: The lines of `CachedDownload.way`.
     """
 

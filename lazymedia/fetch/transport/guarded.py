@@ -25,13 +25,13 @@ from anyio.lowlevel import checkpoint
 
 from lazymedia.contexts import asynccontextmanager, contextmanager
 from lazymedia.errors import NotAllowedError
-from lazymedia.fetch.address import Address, AddressPolicy
-from lazymedia.fetch.client import ADDRESS, ClientTransport
-from lazymedia.fetch.own_addresses import own_addresses
 from lazymedia.fetch.owned import run_owned
-from lazymedia.fetch.pool import Connection, Origin, Pool
-from lazymedia.fetch.resolve import Resolver
-from lazymedia.fetch.transport import BROKEN, Transport
+from lazymedia.fetch.policy.address import Address, AddressPolicy
+from lazymedia.fetch.transport.client import ADDRESS, ClientTransport
+from lazymedia.fetch.transport.own_addresses import own_addresses
+from lazymedia.fetch.transport.pool import Connection, Origin, Pool
+from lazymedia.fetch.transport.reply import BROKEN, Transport
+from lazymedia.fetch.transport.resolve import Resolver
 from lazymedia.hops import open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 

@@ -15,8 +15,8 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Final, Self, final
 
-from lazymedia.fetch.transport import Reply, declared_length
-from lazymedia.fetch.url import HttpUrl
+from lazymedia.fetch.policy.url import HttpUrl
+from lazymedia.fetch.transport.reply import Reply, declared_length
 
 _CONTENT_RANGE: Final = re.compile(rb"(?i:bytes) ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19})")
 _STRONG_ETAG: Final = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"')

@@ -15,10 +15,10 @@ import anyio
 
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import BadUrlError
-from lazymedia.fetch.address import AddressPolicy
-from lazymedia.fetch.http_logs import short_records
-from lazymedia.fetch.transport import Headers, Reply, literal_address, lower_names, request_headers, translated
-from lazymedia.fetch.url import DEFAULT_PORTS, HttpUrl
+from lazymedia.fetch.policy.address import AddressPolicy
+from lazymedia.fetch.policy.url import DEFAULT_PORTS, HttpUrl
+from lazymedia.fetch.transport.http_logs import short_records
+from lazymedia.fetch.transport.reply import Headers, Reply, literal_address, lower_names, request_headers, translated
 from lazymedia.limits import Limits
 
 ADDRESS: Final = "lazymedia_address"

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final, final
 
 from lazymedia.contexts import contextmanager
-from lazymedia.fetch.cache_entry import BrokenEntryError
+from lazymedia.fetch.disk_cache.entry import BrokenEntryError
 
 ENTRY: Final = ".entry"
 RENEWAL: Final = ".renewed"

@@ -12,7 +12,7 @@ import socket
 from ipaddress import ip_address
 from typing import Final
 
-from lazymedia.fetch.address import Address, unwrapped
+from lazymedia.fetch.policy.address import Address, unwrapped
 
 _SOMEWHERE: Final = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 """Addresses of documentation (RFC 5737, RFC 3849), to which a machine routes as to any other of the internet."""

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeVar, final
 
-from lazymedia.fetch.cache_entry import CLOCK_SLACK
-from lazymedia.fetch.cache_folder import Found, PrivateFolder
+from lazymedia.fetch.disk_cache.entry import CLOCK_SLACK
+from lazymedia.fetch.disk_cache.folder import Found, PrivateFolder
 
 T = TypeVar("T")
 
