@@ -32,10 +32,10 @@ from lazymedia.fetch.registry import register_connector
 from lazymedia.fetch.single_flight import SingleFlight
 from lazymedia.fetch.sources.data_url import DataPayload
 from lazymedia.fetch.sources.local_file import LocalRoot
+from lazymedia.fetch.transport.base import Transport
 from lazymedia.fetch.transport.client import ClientTransport
 from lazymedia.fetch.transport.guarded import make_ssl_context, open_transport
 from lazymedia.fetch.transport.own_addresses import own_addresses
-from lazymedia.fetch.transport.reply import Transport
 from lazymedia.fetch.transport.resolve import Resolver
 from lazymedia.hops import frees_when_cancelled, open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits

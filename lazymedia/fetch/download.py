@@ -13,13 +13,14 @@ import anyio
 from lazymedia.errors import BadUrlError, NotAllowedError, UnprocessableMediaError, UpstreamError
 from lazymedia.fetch.body import is_framed, read_body
 from lazymedia.fetch.body_buffer import BodyBuffer
+from lazymedia.fetch.http_rules.messages import Headers, Reply, declared_length, declared_type
 from lazymedia.fetch.http_rules.ranges import Conditions, Resumption, whole
 from lazymedia.fetch.http_rules.retries import Retries, is_status_worth_another_try, status_error
 from lazymedia.fetch.policy.address import Address
 from lazymedia.fetch.policy.domains import DomainRules
 from lazymedia.fetch.policy.url import HttpUrl, follow, read_location
+from lazymedia.fetch.transport.base import Transport
 from lazymedia.fetch.transport.connection_limits import PATIENCE, Slots, TakenBackError
-from lazymedia.fetch.transport.reply import Headers, Reply, Transport, declared_length, declared_type
 from lazymedia.limits import Limits
 from lazymedia.media import DecoderCaches, Payload
 

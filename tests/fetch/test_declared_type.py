@@ -11,7 +11,7 @@ import pytest
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.fetch import MediaConnector
-from lazymedia.fetch.transport.reply import declared_type
+from lazymedia.fetch.http_rules.messages import declared_type
 from lazymedia.media import MediaIO, MediaRef
 from lazymedia.media.audio import AudioMediaIO
 from lazymedia.media.image import ImageMediaIO

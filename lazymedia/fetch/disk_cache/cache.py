@@ -38,7 +38,8 @@ from lazymedia.fetch.disk_cache.entry import (
 )
 from lazymedia.fetch.disk_cache.file import ENTRY, RENEWAL, PrivateFile, UnfinishedFile, opened_file, remove
 from lazymedia.fetch.disk_cache.folder import PrivateFolder
-from lazymedia.fetch.http_rules.freshness import Headers, is_whole, terms_after
+from lazymedia.fetch.http_rules.freshness import is_whole, terms_after
+from lazymedia.fetch.http_rules.messages import Headers
 
 log = logging.getLogger("lazymedia.fetch")
 

@@ -24,9 +24,8 @@ from lazymedia.fetch.body_buffer import BodyBuffer, too_large
 from lazymedia.fetch.disk_cache.cache import CachedDownload, DownloadCache
 from lazymedia.fetch.download import Downloaded, Downloader
 from lazymedia.fetch.http_rules.ranges import Conditions
-from lazymedia.fetch.policy.address import Address, AddressPolicy
+from lazymedia.fetch.policy.address import Address, AddressPolicy, literal_address
 from lazymedia.fetch.policy.url import HttpUrl, parse_url
-from lazymedia.fetch.transport.reply import literal_address
 from lazymedia.hops import Child, run_in_thread
 from lazymedia.limits import Limits
 from lazymedia.media import DecoderCaches, Payload

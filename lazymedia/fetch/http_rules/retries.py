@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Final, final
 
 from lazymedia.errors import UpstreamError
-from lazymedia.fetch.http_rules.ranges import http_date
-from lazymedia.fetch.transport.reply import Reply
+from lazymedia.fetch.http_rules.messages import Reply, http_date
 from lazymedia.limits import Limits
 
 TOO_MANY: Final = 429
@@ -47,7 +46,7 @@ def _retry_after(values: Sequence[bytes]) -> float | None:
     if values[0].isdigit():
         return float(values[0][:_MAX_DIGITS])
     moment = http_date(values[0])
-    return None if moment is None else max(0.0, (moment - datetime.now(UTC)).total_seconds())
+    return None if moment is None else max(0.0, moment - time.time())
 
 
 @final

@@ -177,4 +177,12 @@ def _wrapped(address: IPv6Address) -> Iterator[IPv4Address]:
     yield from address.teredo or ()
 
 
-__all__ = ["Address", "AddressPolicy", "Verdict", "unwrapped"]
+def literal_address(host: str) -> Address | None:
+    """The address that a URL's host is, where it is no name."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+__all__ = ["Address", "AddressPolicy", "Verdict", "literal_address", "unwrapped"]

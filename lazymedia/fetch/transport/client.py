@@ -15,10 +15,11 @@ import anyio
 
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import BadUrlError
-from lazymedia.fetch.policy.address import AddressPolicy
+from lazymedia.fetch.http_rules.messages import Headers, Reply, lower_names, request_headers
+from lazymedia.fetch.policy.address import AddressPolicy, literal_address
 from lazymedia.fetch.policy.url import DEFAULT_PORTS, HttpUrl
+from lazymedia.fetch.transport.base import translated
 from lazymedia.fetch.transport.http_logs import short_records
-from lazymedia.fetch.transport.reply import Headers, Reply, literal_address, lower_names, request_headers, translated
 from lazymedia.limits import Limits
 
 ADDRESS: Final = "lazymedia_address"

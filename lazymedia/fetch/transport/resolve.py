@@ -20,8 +20,7 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 
 from lazymedia.errors import OverloadedError, UpstreamError
-from lazymedia.fetch.policy.address import Address, AddressPolicy, unwrapped
-from lazymedia.fetch.transport.reply import literal_address
+from lazymedia.fetch.policy.address import Address, AddressPolicy, literal_address, unwrapped
 from lazymedia.fetch.transport.sharing import Sharers, current_sharers, fewest, held_by
 from lazymedia.hops import STOPPED, Failed, Outcome, Value
 from lazymedia.limits import DEFAULT_LIMITS, Limits
