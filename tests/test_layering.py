@@ -60,6 +60,9 @@ CORE = {
 }
 SHELL = {"hops", "owners", "fetch", "pipeline", "chat", "renderer", "offline", "cli", "testing", "extend"}
 
+FETCH_CORE = {"policy", "http_rules"}
+"""Packages of ``fetch`` that wait for nothing: neither anyio nor the rest of ``fetch`` is known there."""
+
 FETCH_SEES_OF_MEDIA = {
     "lazymedia.media",
     *(f"lazymedia.media.{name}" for name in ("io", "ref", "spec", *media.__all__)),
@@ -141,6 +144,14 @@ def faults(source: str, module: Path) -> list[str]:
                 found.append(f"{module}:{line} imports {name}, which is not below it")
             if own == "fetch" and other == "media" and name not in FETCH_SEES_OF_MEDIA:
                 found.append(f"{module}:{line} imports {name}; fetch knows of media only how references are made")
+        if module.parts[0] == "fetch" and module.parts[1] in FETCH_CORE:
+            is_shell = (
+                top == "lazymedia"
+                and rest[:1]
+                and (rest[0] in SHELL - {"fetch"} or (rest[0] == "fetch" and rest[1:2] and rest[1] not in FETCH_CORE))
+            )
+            if is_shell or top == "anyio":
+                found.append(f"{module}:{line} imports {name}, which waits")
         if top in FOREIGN and not any(module.as_posix().startswith(place) for place in FOREIGN[top]):
             found.append(f"{module}:{line} imports {name}, which has its place elsewhere")
     return found
@@ -160,6 +171,9 @@ def test_imports_point_down_and_libraries_stay_in_their_place(module: Path) -> N
         ("parse/items.py", "from lazymedia import pipeline"),
         ("fetch/connector.py", "from lazymedia.media.image import ImageMediaIO"),
         ("fetch/connector.py", "import httpx2"),
+        ("fetch/policy/url.py", "import anyio"),
+        ("fetch/policy/url.py", "from lazymedia.hops import run_in_thread"),
+        ("fetch/http_rules/ranges.py", "from lazymedia.fetch.download import Downloader"),
         ("processing/hf.py", "if True:\n    import lazymedia.fetch.connector"),
         ("pipeline/state.py", "import asyncio"),
         ("pipeline/state.py", "def f():\n    import trio.lowlevel"),

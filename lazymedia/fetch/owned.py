@@ -1,7 +1,4 @@
-"""A coroutine that a nursery owns, so that no outsider's cancellation tears it apart.
-
-Comes in: an async function that holds connections. Goes out: what it returned or raised. Never here: threads;
-`lazymedia.hops` has those.
+"""A coroutine that a nursery owns, so that a native cancellation from outside cannot interrupt its clean-up.
 
 On asyncio, every `Task.cancel` interrupts the very await it finds, clean-up under a shield included: two of them while
 a pool puts a connection back, and the connection is lost for good. A nursery's child is cancelled through its scope

@@ -338,7 +338,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             OverloadedError: The processor is shutting down.
             Exception: Whatever the processor raised.
         """
-        self.refuse_if_not_open()
+        self.check_open()
         await self._warm_up.wait()
 
     # --- what there is to know ----------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         )
 
     def _admit(self, inputs: ProcessorInputs) -> None:
-        self.refuse_if_not_open()
+        self.check_open()
         if inputs.cache is not None and inputs.cache is not self.cache:
             raise ValueError(
                 "these inputs use another processor's cache; make them with this processor's make_inputs()"
@@ -381,7 +381,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         if not self._entered:
             raise RuntimeError("enter the processor first: async with MultiModalProcessor(...) as processor")
 
-    def refuse_if_not_open(self) -> None:
+    def check_open(self) -> None:
         """Does nothing while requests are taken.
 
         Raises:

@@ -78,7 +78,7 @@ async def test_storms_of_cancelled_fetches_cost_the_pool_no_slot(anyio_backend: 
 
 @pytest.mark.parametrize("max_per_host", [3, 64])
 async def test_storms_over_shared_downloads_cost_no_place(max_per_host: int, anyio_backend: tuple[str, object]) -> None:
-    """Thirty fetches at a time of ten URLs on two hosts, some of which answer late or never, break off or refuse.
+    """Thirty fetches at a time of ten URLs on two hosts, some of which answer late or never, break off or reject.
 
     Fetches of one URL share a download, so that most cancellations leave it to others, and some end it.
     """
@@ -118,7 +118,7 @@ async def test_storms_over_shared_downloads_cost_no_place(max_per_host: int, any
                 for _ in range(30):
                     storm.start_soon(cancelled_fetch, dice.choice(urls), dice.uniform(0, 0.012))
             owned = media._owned
-            slots = owned.downloader.slots
+            slots = owned.downloader.connection_limits
             assert (len(owned.flights), slots.in_use, slots.known_hosts, owned.budget.held) == (0, 0, 0, 0), seed
         with anyio.fail_after(5):
             for url in (one.url("/a"), two.url("/a")):

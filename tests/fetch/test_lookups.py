@@ -239,10 +239,10 @@ async def test_chat_requests_whose_names_hang_keep_no_other_name_from_being_look
         with pytest.raises((OverloadedError, FetchTimeoutError, UpstreamError)):
             await fetch_parts(media, parts, lambda _: image, 1 << 40)
 
-    async def refuse(*_: object) -> None:
+    async def reject(*_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr("httpcore2.AnyIOBackend.connect_tcp", refuse)
+    monkeypatch.setattr("httpcore2.AnyIOBackend.connect_tcp", reject)
     async with MediaConnector(limits=limits) as media, anyio.create_task_group() as nursery:
         for letter in "abcd":
             nursery.start_soon(chat, media, letter)

@@ -1,10 +1,7 @@
 """The private folder of a download cache.
 
-Comes in: a path, names of files. Goes out: descriptors of its sub-folders, a listing, a lock. Never here: what a file
-holds, or which are worth keeping.
-
-The folder belongs to this user and nobody else can write into it; that is looked at each time it is opened, and
-everything else goes by descriptors from there. So nothing that is swapped meanwhile leads outside.
+The folder belongs to this user and nobody else can write into it. That is checked each time it is opened, and
+everything else goes by descriptors from there, so that nothing that is swapped meanwhile leads outside.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What HTTP lets a cache do that several clients share: keep a response or not, and for how long unasked (RFC 9111).
+"""What HTTP allows a shared cache (RFC 9111): whether a response may be stored, and for how long it is fresh.
 
-Comes in: the headers of an answer, and when it came. Goes out: the `Terms` on which it may be kept, or None. Never
-here: a clock, a file, or a guess; a server that names no time is asked each time.
+A response whose server names no time is revalidated each time; nothing is guessed.
 """
 
 from __future__ import annotations

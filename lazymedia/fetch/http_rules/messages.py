@@ -90,7 +90,7 @@ def request_headers(url: HttpUrl, extra: Headers = ()) -> list[tuple[bytes, byte
     """All headers that are ever sent; ``extra`` are conditions and ranges."""
     return [
         (b"Host", url.netloc.encode("ascii")),
-        (b"User-Agent", b"lazymedia"),  # some servers refuse requests without one
+        (b"User-Agent", b"lazymedia"),  # some servers reject requests without one
         (b"Accept", b"*/*"),
         (b"Accept-Encoding", b"identity"),
         *extra,

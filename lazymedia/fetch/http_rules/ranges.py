@@ -1,10 +1,7 @@
-"""What it takes to go on with a body that broke off (RFC 9110, sections 8.8, 13.1.5 and 14).
+"""Resuming a body that broke off (RFC 9110, sections 8.8, 13.1.5 and 14).
 
-Comes in: the head of a response. Goes out: the headers that ask for the rest of the same bytes, and whether an answer
-is exactly that rest. Never here: the bytes.
-
-Two halves make one payload only if both are of one representation, so nothing is asked for without a strong validator
-that the server gave with the first half, and nothing is taken but the whole rest under the same validator.
+Two halves make one payload only if both are of one representation. So the rest is requested only with a strong
+validator that the server gave with the first half, and only the whole rest under the same validator is accepted.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Transport(Protocol):
         """One GET, with some headers beyond `request_headers`, answered by one response that ends with the block.
 
         Raises:
-            NotAllowedError: The policy refuses the host, its port or one of its addresses.
+            NotAllowedError: The policy rejects the host, its port or one of its addresses.
             OverloadedError: Lookups that hang take up all threads.
             UpstreamError: The server is broken or cannot be reached. `UpstreamError.transient` where the connection
                 could not be made, or broke.

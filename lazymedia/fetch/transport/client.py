@@ -53,7 +53,7 @@ class ClientTransport:
     async def get(self, url: HttpUrl, extra: Headers = ()) -> AsyncIterator[Reply]:
         if self._policy is not None:
             address = literal_address(url.host)
-            self._policy.admit(url.host, url.port, [] if address is None else [address])
+            self._policy.check(url.host, url.port, [] if address is None else [address])
         lib = self._library
         # Which of the two a closed connection is, differs between transports.
         dropped = (lib.NetworkError,) if self._policy is None else (lib.NetworkError, lib.RemoteProtocolError)

@@ -311,7 +311,7 @@ class _GuardedNetwork(httpcore2.AsyncNetworkBackend):
         if not isinstance(theirs, tuple) or int(ip_address(theirs[0])) != int(address):
             raise NotAllowedError
         if isinstance(ours, tuple):
-            self._resolver.admit_ends(address, str(ours[0]))
+            self._resolver.check_ends(address, str(ours[0]))
 
     async def connect_unix_socket(self, *_: object, **__: object) -> httpcore2.AsyncNetworkStream:
         raise NotAllowedError
