@@ -24,13 +24,14 @@ from lazymedia.chat.messages import MediaPart, parse_chat, parse_tools
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import BadRequestError, UnprocessableMediaError
 from lazymedia.fetch import DownloadCache, MediaConnector, get_connector
-from lazymedia.hops import frees_when_cancelled, run_in_thread
 from lazymedia.limits import Limits
 from lazymedia.models import processing_info
+from lazymedia.nursery import frees_when_cancelled
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.processing import ProcessingInfo
 from lazymedia.processing.inputs import match_uuids
 from lazymedia.public import publish
+from lazymedia.worker import run_in_thread
 
 if TYPE_CHECKING:
     from lazymedia.identity import Algorithm

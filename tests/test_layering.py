@@ -22,14 +22,16 @@ FLOORS: dict[str, int] = {
     "contexts": 0,
     "errors": 0,
     "limits": 0,
+    "outcome": 0,
     "foreign": 0,
     "media": 1,
-    "hops": 2,
+    "nursery": 2,
+    "worker": 3,
     "parse": 2,
     "identity": 2,
     "cache": 2,
-    "owners": 3,
-    "fetch": 4,
+    "owners": 4,
+    "fetch": 5,
     "processing": 4,
     "models": 5,
     "pipeline": 6,
@@ -58,7 +60,7 @@ CORE = {
     "processing",
     "models",
 }
-SHELL = {"hops", "owners", "fetch", "pipeline", "chat", "renderer", "offline", "cli", "testing", "extend"}
+SHELL = {"nursery", "worker", "owners", "fetch", "pipeline", "chat", "renderer", "offline", "cli", "testing", "extend"}
 
 FETCH_CORE = {"policy", "http_rules"}
 """Packages of ``fetch`` that wait for nothing: neither anyio nor the rest of ``fetch`` is known there."""
@@ -69,7 +71,7 @@ FETCH_SEES_OF_MEDIA = {
 }
 
 FOREIGN: dict[str, set[str]] = {
-    "anyio": {f"{name}.py" for name in ("hops", "owners", "renderer", "offline")}
+    "anyio": {f"{name}.py" for name in ("nursery", "worker", "owners", "renderer", "offline")}
     | {f"{package}/" for package in ("fetch", "pipeline", "chat", "cli", "testing")},
     "asyncio": {"testing/"},
     "trio": {"testing/"},
@@ -166,19 +168,19 @@ def test_imports_point_down_and_libraries_stay_in_their_place(module: Path) -> N
     ("module", "source"),
     [
         ("media/ref.py", "import anyio"),
-        ("media/ref.py", "def f():\n    from lazymedia.hops import Hop"),
+        ("media/ref.py", "def f():\n    from lazymedia.worker import ThreadCall"),
         ("parse/items.py", "from lazymedia.pipeline import MultiModalProcessor"),
         ("parse/items.py", "from lazymedia import pipeline"),
         ("fetch/connector.py", "from lazymedia.media.image import ImageMediaIO"),
         ("fetch/connector.py", "import httpx2"),
         ("fetch/policy/url.py", "import anyio"),
-        ("fetch/policy/url.py", "from lazymedia.hops import run_in_thread"),
+        ("fetch/policy/url.py", "from lazymedia.worker import run_in_thread"),
         ("fetch/http_rules/ranges.py", "from lazymedia.fetch.download import Downloader"),
         ("processing/hf.py", "if True:\n    import lazymedia.fetch.connector"),
         ("pipeline/state.py", "import asyncio"),
         ("pipeline/state.py", "def f():\n    import trio.lowlevel"),
         ("identity.py", "from PIL import Image"),
-        ("processing/info.py", "from lazymedia.hops import run_in_thread"),
+        ("processing/info.py", "from lazymedia.worker import run_in_thread"),
         ("models/llava.py", "from lazymedia.fetch import MediaConnector"),
         ("cache/lru.py", "import torch"),
         ("errors.py", "from lazymedia.limits import Limits\nimport lazymedia.media"),

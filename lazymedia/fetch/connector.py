@@ -21,7 +21,6 @@ from lazymedia.fetch.body_buffer import ByteBudget
 from lazymedia.fetch.disk_cache.cache import DownloadCache
 from lazymedia.fetch.disk_cache.cached_downloads import CachedDownloads
 from lazymedia.fetch.download import Downloaded, Downloader
-from lazymedia.fetch.owned import Ending, run_owned
 from lazymedia.fetch.policy.address import AddressPolicy
 from lazymedia.fetch.policy.domains import DomainRules
 from lazymedia.fetch.policy.url import DataUrl, FileUrl, HttpUrl, parse_url
@@ -34,10 +33,11 @@ from lazymedia.fetch.transport.client import ClientTransport
 from lazymedia.fetch.transport.guarded import make_ssl_context, open_transport
 from lazymedia.fetch.transport.own_addresses import own_addresses
 from lazymedia.fetch.transport.resolve import Resolver
-from lazymedia.hops import frees_when_cancelled, open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import DecoderCaches, MediaIO, MediaRef, Payload, check_made, make_ref
+from lazymedia.nursery import Ending, frees_when_cancelled, open_nursery, run_owned
 from lazymedia.owners import Home, shutting_down
+from lazymedia.worker import run_in_thread
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -235,7 +235,7 @@ class GatedKeyIO(RawBytesMediaIO):
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": True})], ids=["asyncio"])
 @pytest.mark.parametrize("source", ["data:,payload", "http"])
 async def test_three_native_cancels_do_not_leave_a_thread_behind(source: str) -> None:
-    """`Task.cancel` exists on asyncio only; it would free a bare hop's token while its thread runs on."""
+    """`Task.cancel` exists on asyncio only; it would free a bare call's token while its thread runs on."""
     media_io = GatedKeyIO()
     async with MediaServer({"/a": b"payload"}) as server, MediaConnector(allowed_networks=LOOPBACK) as media:
         url = server.url("/a") if source == "http" else source
@@ -330,7 +330,7 @@ async def test_leaving_a_connector_ends_the_fetches_of_other_tasks(phase: str) -
 
 
 async def test_a_payload_is_collectable_once_its_fetch_was_cancelled() -> None:
-    """Neither the hop nor an error keeps what nobody can get any more."""
+    """Neither the call nor an error keeps what nobody can get any more."""
     media_io = GatedKeyIO()
     async with MediaConnector() as media:
         async with anyio.create_task_group() as nursery:

@@ -22,9 +22,10 @@ from lazymedia.fetch.download import Downloaded, Downloader
 from lazymedia.fetch.http_rules.ranges import Conditions
 from lazymedia.fetch.policy.address import Address, AddressPolicy, literal_address
 from lazymedia.fetch.policy.url import HttpUrl, parse_url
-from lazymedia.hops import Child, run_in_thread
 from lazymedia.limits import Limits
 from lazymedia.media import DecoderCaches, Payload
+from lazymedia.nursery import Child
+from lazymedia.worker import run_in_thread
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup

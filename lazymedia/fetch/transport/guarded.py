@@ -25,15 +25,15 @@ from anyio.lowlevel import checkpoint
 
 from lazymedia.contexts import asynccontextmanager, contextmanager
 from lazymedia.errors import NotAllowedError
-from lazymedia.fetch.owned import run_owned
 from lazymedia.fetch.policy.address import Address, AddressPolicy
 from lazymedia.fetch.transport.base import BROKEN, Transport
 from lazymedia.fetch.transport.client import ADDRESS, ClientTransport
 from lazymedia.fetch.transport.own_addresses import own_addresses
 from lazymedia.fetch.transport.pool import Connection, Origin, Pool
 from lazymedia.fetch.transport.resolve import Resolver
-from lazymedia.hops import open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.nursery import open_nursery, run_owned
+from lazymedia.worker import run_in_thread
 
 MAX_DIALS: Final = 4
 """Addresses of one host that are tried; a name can have thousands."""

@@ -20,8 +20,8 @@ from anyio import CapacityLimiter, to_thread
 from lazymedia.errors import OverloadedError, UpstreamError
 from lazymedia.fetch.policy.address import Address, AddressPolicy, literal_address, unwrapped
 from lazymedia.fetch.transport.sharing import Sharers, current_sharers, fewest, held_by
-from lazymedia.hops import STOPPED, Failed, Outcome, Value
 from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.outcome import STOPPED, Failed, Outcome, Value
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
