@@ -52,6 +52,7 @@ CORE = {
     "contexts",
     "errors",
     "limits",
+    "outcome",
     "foreign",
     "media",
     "parse",
