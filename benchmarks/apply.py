@@ -1,7 +1,7 @@
 """What `apply` costs beside decoding and the Hugging Face processor: for a request, and for each item beyond the first.
 
 Items are references that are decoded already and known to the cache, so that nothing is left but hashing of keys,
-look-up, hand-over, prompt and the thread hops of the two phases.
+look-up, hand-over, prompt and the calls into threads of the two phases.
 """
 
 from __future__ import annotations

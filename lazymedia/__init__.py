@@ -4,7 +4,7 @@ The map, from the ground up; an import never points up:
 
 * `lazymedia.errors`, `lazymedia.limits`: every error and every limit
 * `lazymedia.media`: encoded media as references that decode when asked
-* `lazymedia.hops`: one call into a worker thread, owned
+* `lazymedia.nursery`, `lazymedia.worker`: children that end, calls into worker threads
 * `lazymedia.fetch`: transport from http, data and file URLs to references
 * `lazymedia.parse`, `lazymedia.identity`, `lazymedia.cache`: items, their hashes, processed outputs
 * `lazymedia.processing`, `lazymedia.models`: the Hugging Face processor, one item at a time; the two phases

@@ -19,7 +19,9 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import OverloadedError
-from lazymedia.hops import STOPPED, Child, Failed, Outcome, Value, in_hop, open_nursery
+from lazymedia.nursery import Child, open_nursery
+from lazymedia.outcome import STOPPED, Failed, Outcome, Value
+from lazymedia.worker import in_thread_call
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -109,7 +111,7 @@ class BlockingCalls:
             Exception: Whatever ``call`` raised; in a cancelled worker thread its own loop's cancellation.
         """
         self.home.check_process(self._owner)
-        if threading.get_ident() == self.home.thread or in_hop(self.home.loop):
+        if threading.get_ident() == self.home.thread or in_thread_call(self.home.loop):
             raise RuntimeError("a blocking call would wait for itself here; await the asynchronous one instead")
         asked = _Call(partial(call, *args))
         try:

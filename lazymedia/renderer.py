@@ -24,13 +24,14 @@ from lazymedia.chat.messages import MediaPart, parse_chat, parse_tools
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import BadRequestError, UnprocessableMediaError
 from lazymedia.fetch import DownloadCache, MediaConnector, get_connector
-from lazymedia.hops import frees_when_cancelled, run_in_thread
 from lazymedia.limits import Limits
 from lazymedia.models import processing_info
+from lazymedia.nursery import frees_when_cancelled
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.processing import ProcessingInfo
 from lazymedia.processing.inputs import match_uuids
 from lazymedia.public import publish
+from lazymedia.worker import run_in_thread
 
 if TYPE_CHECKING:
     from lazymedia.identity import Algorithm
@@ -97,7 +98,7 @@ class Renderer:
             LazyMediaError: The first item in request order that cannot be fetched or decoded, with modality and index.
             TypeError, ValueError: A chat template that cannot be used. The operator's fault.
         """
-        self.processor.refuse_if_not_open()
+        self.processor.check_open()
         chat = parse_chat(messages, max_parts=self.processor.limits.max_chat_parts)
         self._admit(chat.parts)
         if not (cache_scope or self._trust_uuids):
@@ -158,7 +159,7 @@ class Renderer:
             LazyMediaError: As `render_chat`.
             TypeError: An item of a type that is not known. The caller's fault.
         """
-        self.processor.refuse_if_not_open()
+        self.processor.check_open()
         info = self.processor.info
         info.check_options(media_io_kwargs, mm_processor_kwargs)
         listed = _listed(mm_data)
@@ -319,7 +320,7 @@ async def open_renderer(
                 "give it an async with block of its own, around both renderers"
             )
         if opened.is_open:
-            opened.refuse_if_not_open()  # it may belong to another loop
+            opened.check_open()  # it may belong to another loop
         else:
             _entered_by_renderers.add(opened)
             stack.callback(_entered_by_renderers.discard, opened)

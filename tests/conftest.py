@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 
 from lazymedia.fetch import connector
-from lazymedia.fetch.guarded import make_ssl_context
+from lazymedia.fetch.transport.guarded import make_ssl_context
 from tests.loops import BACKENDS, EVERY_LOOP
 from tests.programs import Programs
 

@@ -22,14 +22,16 @@ FLOORS: dict[str, int] = {
     "contexts": 0,
     "errors": 0,
     "limits": 0,
+    "outcome": 0,
     "foreign": 0,
     "media": 1,
-    "hops": 2,
+    "nursery": 2,
+    "worker": 3,
     "parse": 2,
     "identity": 2,
     "cache": 2,
-    "owners": 3,
-    "fetch": 4,
+    "owners": 4,
+    "fetch": 5,
     "processing": 4,
     "models": 5,
     "pipeline": 6,
@@ -50,6 +52,7 @@ CORE = {
     "contexts",
     "errors",
     "limits",
+    "outcome",
     "foreign",
     "media",
     "parse",
@@ -58,7 +61,10 @@ CORE = {
     "processing",
     "models",
 }
-SHELL = {"hops", "owners", "fetch", "pipeline", "chat", "renderer", "offline", "cli", "testing", "extend"}
+SHELL = {"nursery", "worker", "owners", "fetch", "pipeline", "chat", "renderer", "offline", "cli", "testing", "extend"}
+
+FETCH_CORE = {"policy", "http_rules"}
+"""Packages of ``fetch`` that wait for nothing: neither anyio nor the rest of ``fetch`` is known there."""
 
 FETCH_SEES_OF_MEDIA = {
     "lazymedia.media",
@@ -66,12 +72,12 @@ FETCH_SEES_OF_MEDIA = {
 }
 
 FOREIGN: dict[str, set[str]] = {
-    "anyio": {f"{name}.py" for name in ("hops", "owners", "renderer", "offline")}
+    "anyio": {f"{name}.py" for name in ("nursery", "worker", "owners", "renderer", "offline")}
     | {f"{package}/" for package in ("fetch", "pipeline", "chat", "cli", "testing")},
     "asyncio": {"testing/"},
     "trio": {"testing/"},
-    "httpx2": {"fetch/guarded.py"},
-    "httpcore2": {"fetch/guarded.py", "fetch/pool.py"},
+    "httpx2": {"fetch/transport/guarded.py"},
+    "httpcore2": {"fetch/transport/guarded.py", "fetch/transport/pool.py"},
     "httpx": set(),
     "httpcore": set(),
     "PIL": {"media/image", "testing/"},
@@ -141,6 +147,14 @@ def faults(source: str, module: Path) -> list[str]:
                 found.append(f"{module}:{line} imports {name}, which is not below it")
             if own == "fetch" and other == "media" and name not in FETCH_SEES_OF_MEDIA:
                 found.append(f"{module}:{line} imports {name}; fetch knows of media only how references are made")
+        if module.parts[0] == "fetch" and module.parts[1] in FETCH_CORE:
+            is_shell = (
+                top == "lazymedia"
+                and rest[:1]
+                and (rest[0] in SHELL - {"fetch"} or (rest[0] == "fetch" and rest[1:2] and rest[1] not in FETCH_CORE))
+            )
+            if is_shell or top == "anyio":
+                found.append(f"{module}:{line} imports {name}, which waits")
         if top in FOREIGN and not any(module.as_posix().startswith(place) for place in FOREIGN[top]):
             found.append(f"{module}:{line} imports {name}, which has its place elsewhere")
     return found
@@ -155,16 +169,19 @@ def test_imports_point_down_and_libraries_stay_in_their_place(module: Path) -> N
     ("module", "source"),
     [
         ("media/ref.py", "import anyio"),
-        ("media/ref.py", "def f():\n    from lazymedia.hops import Hop"),
+        ("media/ref.py", "def f():\n    from lazymedia.worker import ThreadCall"),
         ("parse/items.py", "from lazymedia.pipeline import MultiModalProcessor"),
         ("parse/items.py", "from lazymedia import pipeline"),
         ("fetch/connector.py", "from lazymedia.media.image import ImageMediaIO"),
         ("fetch/connector.py", "import httpx2"),
+        ("fetch/policy/url.py", "import anyio"),
+        ("fetch/policy/url.py", "from lazymedia.worker import run_in_thread"),
+        ("fetch/http_rules/ranges.py", "from lazymedia.fetch.download import Downloader"),
         ("processing/hf.py", "if True:\n    import lazymedia.fetch.connector"),
         ("pipeline/state.py", "import asyncio"),
         ("pipeline/state.py", "def f():\n    import trio.lowlevel"),
         ("identity.py", "from PIL import Image"),
-        ("processing/info.py", "from lazymedia.hops import run_in_thread"),
+        ("processing/info.py", "from lazymedia.worker import run_in_thread"),
         ("models/llava.py", "from lazymedia.fetch import MediaConnector"),
         ("cache/lru.py", "import torch"),
         ("errors.py", "from lazymedia.limits import Limits\nimport lazymedia.media"),

@@ -24,7 +24,7 @@ from lazymedia import (
     SyncRenderer,
     open_renderer,
 )
-from lazymedia.hops import Child, open_nursery
+from lazymedia.nursery import Child, open_nursery
 from lazymedia.owners import open_blocking_calls
 from lazymedia.testing import GatedMediaIO, MediaServer, Request, Response, assert_quiet, make_image
 from tests.pipeline.support import WAIT, Gate, WatchedInfo, hf_processor, opened, picture, reached, refs, request

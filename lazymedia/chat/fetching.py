@@ -13,10 +13,10 @@ import anyio
 import anyio.lowlevel
 
 from lazymedia.errors import LazyMediaError, PayloadTooLargeError
-from lazymedia.fetch.sharing import one_request
-from lazymedia.hops import Child
+from lazymedia.fetch.transport.sharing import one_request
 from lazymedia.media.io import MediaIO
 from lazymedia.media.ref import MediaRef
+from lazymedia.nursery import Child
 
 if TYPE_CHECKING:
     from lazymedia.chat.messages import MediaPart

@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint
 from lazymedia.contexts import contextmanager
 from lazymedia.errors import FetchTimeoutError, UnprocessableMediaError, UpstreamError
 from lazymedia.fetch.body_buffer import BodyBuffer
-from lazymedia.fetch.transport import Reply
+from lazymedia.fetch.http_rules.messages import Reply
 from lazymedia.limits import Limits
 
 _FREE_CHUNKS: Final = 4096  # so many may be of any size; each costs the loop some 20 microseconds

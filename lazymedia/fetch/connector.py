@@ -1,7 +1,4 @@
-"""The connector: from a URL of any scheme to a reference, within the operator's rules.
-
-Comes in: a URL and a `MediaIO`. Goes out: a `MediaRef`, nothing decoded. Never here: what a scheme's bytes look like
-on their way (`download`, `data_url`, `local_file`), or a codec.
+"""`MediaConnector`: from a URL of any scheme to a reference, within the operator's rules.
 
 Entering it makes what it owns: connections, the limiters of lookups, of files and of keys. Leaving it ends what still
 downloads, and closes them.
@@ -20,27 +17,27 @@ from anyio import AsyncContextManagerMixin, CapacityLimiter
 
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import FetchTimeoutError, NotAllowedError
-from lazymedia.fetch.address import AddressPolicy
 from lazymedia.fetch.body_buffer import ByteBudget
-from lazymedia.fetch.cached import CachedDownloads
-from lazymedia.fetch.client import ClientTransport
-from lazymedia.fetch.data_url import DataPayload
-from lazymedia.fetch.disk_cache import DownloadCache
-from lazymedia.fetch.domains import DomainRules
+from lazymedia.fetch.disk_cache.cache import DownloadCache
+from lazymedia.fetch.disk_cache.cached_downloads import CachedDownloads
 from lazymedia.fetch.download import Downloaded, Downloader
-from lazymedia.fetch.guarded import make_ssl_context, open_transport
-from lazymedia.fetch.local_file import LocalRoot
-from lazymedia.fetch.own_addresses import own_addresses
-from lazymedia.fetch.owned import Ending, run_owned
+from lazymedia.fetch.policy.address import AddressPolicy
+from lazymedia.fetch.policy.domains import DomainRules
+from lazymedia.fetch.policy.url import DataUrl, FileUrl, HttpUrl, parse_url
 from lazymedia.fetch.registry import register_connector
-from lazymedia.fetch.resolve import Resolver
 from lazymedia.fetch.single_flight import SingleFlight
-from lazymedia.fetch.transport import Transport
-from lazymedia.fetch.url import DataUrl, FileUrl, HttpUrl, parse_url
-from lazymedia.hops import frees_when_cancelled, open_nursery, run_in_thread
+from lazymedia.fetch.sources.data_url import DataPayload
+from lazymedia.fetch.sources.local_file import LocalRoot
+from lazymedia.fetch.transport.base import Transport
+from lazymedia.fetch.transport.client import ClientTransport
+from lazymedia.fetch.transport.guarded import make_ssl_context, open_transport
+from lazymedia.fetch.transport.own_addresses import own_addresses
+from lazymedia.fetch.transport.resolve import Resolver
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import DecoderCaches, MediaIO, MediaRef, Payload, check_made, make_ref
+from lazymedia.nursery import Ending, frees_when_cancelled, open_nursery, run_owned
 from lazymedia.owners import Home, shutting_down
+from lazymedia.worker import run_in_thread
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -60,12 +57,12 @@ class MediaConnector(AsyncContextManagerMixin):
     methods; `build_ref` turns bytes of your own into a reference.
 
     Args:
-        allowed_local_media_path: The folder below which file URLs may be read. None refuses all file URLs.
+        allowed_local_media_path: The folder below which file URLs may be read. None rejects all file URLs.
         allowed_media_domains: Hosts that URLs may name, such as ``"example.com"``, ``"*.example.com"`` (sub-domains) or
-            ``"example.com:443"``. None allows any host, no entry allows none. Addresses are judged in any case.
+            ``"example.com:443"``. None allows any host, no entry allows none. Addresses are checked in any case.
         denied_media_domains: Hosts that URLs may not name, in the same form, whatever is allowed. Two entries deny
             a host with its sub-domains, ``"example.com"`` and ``"*.example.com"``.
-        allowed_networks: Otherwise refused networks, as CIDR texts such as ``"10.1.0.0/16"``. Hosts that are wholly
+        allowed_networks: Otherwise rejected networks, as CIDR texts such as ``"10.1.0.0/16"``. Hosts that are wholly
             inside may use any port and need no domain (``localhost``). Metadata services of clouds, and this machine's
             own addresses other than loopback, must be named one by one, with /32 or /128.
         allowed_ports: Ports of all other hosts.
@@ -153,7 +150,7 @@ class MediaConnector(AsyncContextManagerMixin):
         """Whether the connector is inside its block, and fetches."""
         return self._entered is not None
 
-    def refuse_if_not_open(self) -> None:
+    def check_open(self) -> None:
         """Do nothing where the connector fetches.
 
         Raises:
@@ -191,7 +188,7 @@ class MediaConnector(AsyncContextManagerMixin):
         reference that it returns.
         """
         if type(self).load_from_url is MediaConnector.load_from_url:
-            self.refuse_if_not_open()
+            self.check_open()
             load = partial(self._load, url, (video_io, audio_io), self._limits.video_timeout)
             video_ref, audio_ref = await run_owned(load)
             return video_ref, audio_ref
@@ -226,7 +223,7 @@ class MediaConnector(AsyncContextManagerMixin):
             TypeError: ``media_io`` made something that is no `MediaRef`. Its author's fault.
             Exception: Whatever else ``media_io`` raised.
         """
-        self.refuse_if_not_open()
+        self.check_open()
         seconds = self._default_timeout(media_io) if fetch_timeout is None else fetch_timeout
         (ref,) = await run_owned(partial(self._load, url, (media_io,), seconds))
         return ref

@@ -11,15 +11,16 @@ from typing import Final, final
 import anyio
 
 from lazymedia.errors import BadUrlError, NotAllowedError, UnprocessableMediaError, UpstreamError
-from lazymedia.fetch.address import Address
 from lazymedia.fetch.body import is_framed, read_body
 from lazymedia.fetch.body_buffer import BodyBuffer
-from lazymedia.fetch.domains import DomainRules
-from lazymedia.fetch.ranges import Conditions, Resumption, whole
-from lazymedia.fetch.retries import Retries, is_status_worth_another_try, status_error
-from lazymedia.fetch.slots import PATIENCE, Slots, TakenBackError
-from lazymedia.fetch.transport import Headers, Reply, Transport, declared_length, declared_type
-from lazymedia.fetch.url import HttpUrl, follow, read_location
+from lazymedia.fetch.http_rules.messages import Headers, Reply, declared_length, declared_type
+from lazymedia.fetch.http_rules.ranges import Conditions, Resumption, whole
+from lazymedia.fetch.http_rules.retries import Retries, is_status_worth_another_try, status_error
+from lazymedia.fetch.policy.address import Address
+from lazymedia.fetch.policy.domains import DomainRules
+from lazymedia.fetch.policy.url import HttpUrl, follow, read_location
+from lazymedia.fetch.transport.base import Transport
+from lazymedia.fetch.transport.connection_limits import GRACE, ConnectionLimits, SlotRevokedError
 from lazymedia.limits import Limits
 from lazymedia.media import DecoderCaches, Payload
 
@@ -83,22 +84,22 @@ class Downloader:
         self._transport = transport
         self._domains = domains
         self._limits = limits
-        self._slots = Slots(limits)
+        self._connection_limits = ConnectionLimits(limits)
         self._retries = Retries(limits) if retries is None else retries
         self._caches = caches
 
     @property
-    def slots(self) -> Slots:
-        """Places at hosts that this downloader's requests take."""
-        return self._slots
+    def connection_limits(self) -> ConnectionLimits:
+        """The limits on connections that hold for this downloader."""
+        return self._connection_limits
 
-    def admit(self, url: HttpUrl) -> None:
+    def check_host(self, url: HttpUrl) -> None:
         """Check a URL against the rules about hosts.
 
         Raises:
             NotAllowedError: It names a host that the operator does not allow.
         """
-        if not self._domains.admits(url):
+        if not self._domains.allows(url):
             raise NotAllowedError
 
     async def download(
@@ -133,8 +134,8 @@ class Downloader:
         while True:
             try:
                 return await self._try(transfer)
-            except TakenBackError:  # no failure of the server's, and so no further try
-                transfer.patience *= 2
+            except SlotRevokedError:  # no failure of the server, and so no further try
+                transfer.grace *= 2
                 continue
             except UpstreamError as error:
                 tries += 1
@@ -150,10 +151,10 @@ class Downloader:
         way: list[tuple[HttpUrl, Address | None]] = []
         try:
             for _ in range(self._limits.max_redirects + 1):
-                self.admit(url)
+                self.check_host(url)
                 asked = () if conditions is None else conditions.headers_for(url)
-                place = self._slots.hold(url, received=transfer.buffer.__len__, patience=transfer.patience)
-                async with place, self._transport.get(url, asked) as reply:
+                slot = self._connection_limits.hold(url, received=transfer.buffer.__len__, grace=transfer.grace)
+                async with slot, self._transport.get(url, asked) as reply:
                     way.append((url, reply.address))
                     if reply.status not in _REDIRECTS:
                         taken = await self._take(transfer, url, reply, is_conditional=bool(asked))
@@ -187,7 +188,7 @@ class _Transfer:
     Attributes:
         resumption: How the body that began last could be continued.
         headers: Of the response that it began with.
-        patience: Seconds for which a place is not taken back (see `Slots`).
+        grace: Seconds for which a slot is not revoked (see `ConnectionLimits`).
     """
 
     url: HttpUrl
@@ -195,7 +196,7 @@ class _Transfer:
     validators: Conditions | None
     resumption: Resumption | None = None
     headers: Headers = ()
-    patience: float = PATIENCE
+    grace: float = GRACE
 
     def conditions(self) -> Conditions | None:
         """What is asked for beyond the URL: the rest of what has come, or news since an older download."""

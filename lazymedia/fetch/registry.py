@@ -1,7 +1,4 @@
-"""Connectors by name, so that a configuration file can choose one.
-
-Comes in: a class under a name, at import of the module that defines it. Goes out: that class. Never here: an instance.
-"""
+"""Connectors by name, so that a configuration file can choose one."""
 
 from __future__ import annotations
 

@@ -20,11 +20,13 @@ from anyio import CapacityLimiter
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.fetch.body_buffer import BodyBuffer, ByteBudget
 from lazymedia.fetch.download import Downloaded
-from lazymedia.fetch.sharing import Sharers, current_sharers, on_behalf_of
-from lazymedia.fetch.url import HttpUrl
-from lazymedia.hops import STOPPED, Child, Failed, Outcome, Value, run_in_thread
+from lazymedia.fetch.policy.url import HttpUrl
+from lazymedia.fetch.transport.sharing import Sharers, current_sharers, on_behalf_of
 from lazymedia.media import MediaIO
+from lazymedia.nursery import Child
+from lazymedia.outcome import STOPPED, Failed, Outcome, Value
 from lazymedia.owners import shutting_down
+from lazymedia.worker import run_in_thread
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup

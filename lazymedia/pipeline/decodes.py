@@ -16,7 +16,8 @@ from anyio import CapacityLimiter
 
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import DecoderCrashedError, LazyMediaError, ReleasedError, UnprocessableMediaError, text_of
-from lazymedia.hops import STOPPED, Failed, Hop, Outcome, Value
+from lazymedia.outcome import STOPPED, Failed, Outcome, Value
+from lazymedia.worker import ThreadCall
 
 if TYPE_CHECKING:
     from lazymedia.media.ref import MediaRef
@@ -88,12 +89,12 @@ class DecodeJob:
                 if self._ref.is_decoded:
                     self.outcome = Value(None)
                     return
-                hop = Hop(self._ref.decode, slots.limiter)
+                call = ThreadCall(self._ref.decode, slots.limiter)
                 try:
-                    await hop.run()
+                    await call.run()
                 finally:
-                    self.outcome = hop.outcome
-                slots.decoded += isinstance(hop.outcome, Value)
+                    self.outcome = call.outcome
+                slots.decoded += isinstance(call.outcome, Value)
         finally:
             self.ended.set()
 

@@ -24,9 +24,9 @@ from anyio import CapacityLimiter
 from lazymedia.cache import CacheStats, ProcessorCache
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.hops import Child, frees_when_cancelled, open_nursery, run_in_thread
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.ref import MediaRef
+from lazymedia.nursery import Child, frees_when_cancelled, open_nursery
 from lazymedia.owners import BlockingCalls, shutting_down
 from lazymedia.pipeline.decodes import DecodeSlots
 from lazymedia.pipeline.serial import Phases, Shared
@@ -35,6 +35,7 @@ from lazymedia.pipeline.warm_up import WarmUp
 from lazymedia.processing.inputs import ProcessorInputs
 from lazymedia.processing.outputs import MultiModalInputs
 from lazymedia.processing.phases import NeedDecodes, commit, everything_to_decode, finish, look, places_of
+from lazymedia.worker import run_in_thread
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -338,7 +339,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             OverloadedError: The processor is shutting down.
             Exception: Whatever the processor raised.
         """
-        self.refuse_if_not_open()
+        self.check_open()
         await self._warm_up.wait()
 
     # --- what there is to know ----------------------------------------------------------------------------------------
@@ -365,7 +366,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         )
 
     def _admit(self, inputs: ProcessorInputs) -> None:
-        self.refuse_if_not_open()
+        self.check_open()
         if inputs.cache is not None and inputs.cache is not self.cache:
             raise ValueError(
                 "these inputs use another processor's cache; make them with this processor's make_inputs()"
@@ -381,7 +382,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         if not self._entered:
             raise RuntimeError("enter the processor first: async with MultiModalProcessor(...) as processor")
 
-    def refuse_if_not_open(self) -> None:
+    def check_open(self) -> None:
         """Does nothing while requests are taken.
 
         Raises:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeVar, final
 from anyio import CapacityLimiter
 
 from lazymedia.errors import OverlapError
-from lazymedia.hops import Hop
 from lazymedia.owners import Home, shutting_down
+from lazymedia.worker import ThreadCall
 
 if TYPE_CHECKING:
     from lazymedia.identity import Algorithm
@@ -36,7 +36,7 @@ class Phases:
 
     Attributes:
         home: The loop that they belong to.
-        limiter: The token that a phase holds. It is passed to a hop or held, never both: on trio that would wait for
+        limiter: The token that a phase holds. It is passed to a call or held, never both: on trio that would wait for
             ever.
         closed: Whether the owner is shutting down; phases are then refused, also those that have waited already.
     """
@@ -47,9 +47,9 @@ class Phases:
         self.closed = False
         self._guard = threading.Lock()
 
-    def hop(self, fn: Callable[[], T]) -> Hop[T]:
+    def call(self, fn: Callable[[], T]) -> ThreadCall[T]:
         """A call of ``fn`` in a worker thread, in turn with all other phases."""
-        return Hop(partial(self.exclusively, fn), self.limiter)
+        return ThreadCall(partial(self.exclusively, fn), self.limiter)
 
     def exclusively(self, fn: Callable[[], T]) -> T:
         """Call ``fn`` here and now. The limiter keeps phases apart; this turns a bug there into an error.

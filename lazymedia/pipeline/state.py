@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeVar, final
 
 import anyio.lowlevel
 
-from lazymedia.hops import Child
 from lazymedia.media.ref import MediaRef
+from lazymedia.nursery import Child
 from lazymedia.owners import shutting_down
 from lazymedia.pipeline.decodes import DecodeJob, raise_first_failure
 from lazymedia.processing.phases import Looked, NeedDecodes, Place, finish, look, places_of
@@ -154,9 +154,9 @@ class MultiModalApplyState:
         alone.
         """
         self._refuse_if_spoilt()
-        hop = self._shared.phases.hop(fn)
+        call = self._shared.phases.call(fn)
         start = time.perf_counter()
-        child = Child(self._nursery, hop.run, name="phase")
+        child = Child(self._nursery, call.run, name="phase")
         self._children.append(child)
         try:
             await child.wait()
@@ -165,7 +165,7 @@ class MultiModalApplyState:
             child.cancel()
             raise
         self._add_timings({"serial": time.perf_counter() - start})
-        return hop.take()
+        return call.take()
 
     def cancel_queue(self) -> None:
         """Let nothing begin that has not begun, and ask decodes that run to stop. Called on every way out."""

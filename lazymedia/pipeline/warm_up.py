@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, final
 
 from anyio import CapacityLimiter
 
-from lazymedia.hops import STOPPED, Child, Hop
 from lazymedia.media.stopping import DecodeStopped
+from lazymedia.nursery import Child
+from lazymedia.outcome import STOPPED
 from lazymedia.owners import shutting_down
+from lazymedia.worker import ThreadCall
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -33,7 +35,7 @@ class WarmUp:
         run: The warm-up, for a worker thread.
         nursery: Owns it.
         phases: Where it takes its turn.
-        threads: Another limiter, for the hop of a warm-up that holds the token already.
+        threads: Another limiter, for the call of a warm-up that holds the token already.
 
     Attributes:
         state: ``"none"``, ``"running"``, ``"done"``, or ``"failed: ..."`` with the class of the failure.
@@ -57,26 +59,26 @@ class WarmUp:
         Child(self._nursery, self._run_under, badge, name="warm-up")
 
     async def _run_under(self, badge: object) -> None:
-        hop = Hop(partial(self._phases.exclusively, self._recorded), self._threads)
+        call = ThreadCall(partial(self._phases.exclusively, self._recorded), self._threads)
         try:
-            await hop.run()
+            await call.run()
         finally:
-            if hop.outcome is STOPPED:
+            if call.outcome is STOPPED:
                 self.state = "none"
             self._phases.limiter.release_on_behalf_of(badge)
 
     async def wait(self) -> None:
         """Run it once more, in turn with the phases, and raise what it raises. A cancelled call leaves the queue."""
-        hop = self._phases.hop(self._recorded)
-        child = Child(self._nursery, hop.run, name="warm-up")
+        call = self._phases.call(self._recorded)
+        child = Child(self._nursery, call.run, name="warm-up")
         try:
             await child.wait()
         except BaseException:
             child.cancel()
             raise
-        if hop.outcome is STOPPED:
+        if call.outcome is STOPPED:
             raise shutting_down("processor")
-        hop.take()
+        call.take()
 
     def _recorded(self) -> None:
         """In a worker thread. A failure is kept and logged; a request that fails likewise tells it to its client."""

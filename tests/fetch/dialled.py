@@ -13,13 +13,13 @@ import httpcore2
 import pytest
 
 from lazymedia.errors import LazyMediaError, NotAllowedError
-from lazymedia.fetch.address import AddressPolicy, Verdict
 from lazymedia.fetch.body_buffer import BodyBuffer
-from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
-from lazymedia.fetch.guarded import make_ssl_context, open_transport
-from lazymedia.fetch.resolve import Resolver
-from lazymedia.fetch.url import HttpUrl, parse_url
+from lazymedia.fetch.policy.address import AddressClass, AddressPolicy
+from lazymedia.fetch.policy.domains import DomainRules
+from lazymedia.fetch.policy.url import HttpUrl, parse_url
+from lazymedia.fetch.transport.guarded import make_ssl_context, open_transport
+from lazymedia.fetch.transport.resolve import Resolver
 from lazymedia.limits import Limits
 
 PUBLIC = "93.184.216.34"
@@ -115,7 +115,7 @@ async def open_downloader(
     async with open_transport(Resolver(policy, names, limits), limits, SSL_CONTEXT, network=network) as transport:
         yield Downloader(transport, DomainRules.of(domains), limits)
     # Whatever the test: nothing outside the policy was ever dialled.
-    assert all(policy.judge(ip_address(host)) is not Verdict.REFUSED for host, _ in network.dials)
+    assert all(policy.classify(ip_address(host)) is not AddressClass.REJECTED for host, _ in network.dials)
 
 
 def web(text: str) -> HttpUrl:
@@ -124,7 +124,7 @@ def web(text: str) -> HttpUrl:
     return url
 
 
-async def refused(downloader: Downloader, text: str, error: type[LazyMediaError] = NotAllowedError) -> None:
+async def rejected(downloader: Downloader, text: str, error: type[LazyMediaError] = NotAllowedError) -> None:
     with pytest.raises(error) as caught:
         await downloader.download(web(text), BodyBuffer(1000))
     if error is NotAllowedError:

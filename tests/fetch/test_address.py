@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 import pytest
 
 from lazymedia.errors import NotAllowedError
-from lazymedia.fetch.address import AddressPolicy, Verdict
+from lazymedia.fetch.policy.address import AddressClass, AddressPolicy
 
 DEFAULT = AddressPolicy.of((), (80, 443))
 HTTP_PORTS = (80, 443)
@@ -84,18 +84,18 @@ EMBEDDED = [(inner, form, outer) for inner in FORBIDDEN_V4 for form, outer in wr
 def test_the_first_and_last_address_of_a_special_block_are_refused(block: str) -> None:
     network = ip_network(block)
 
-    assert DEFAULT.judge(network[0]) is Verdict.REFUSED
-    assert DEFAULT.judge(network[-1]) is Verdict.REFUSED
+    assert DEFAULT.classify(network[0]) is AddressClass.REJECTED
+    assert DEFAULT.classify(network[-1]) is AddressClass.REJECTED
 
 
 @pytest.mark.parametrize("address", NEIGHBOURS + PUBLIC)
 def test_addresses_outside_every_special_block_are_public(address: str) -> None:
-    assert DEFAULT.judge(ip_address(address)) is Verdict.PUBLIC
+    assert DEFAULT.classify(ip_address(address)) is AddressClass.PUBLIC
 
 
 @pytest.mark.parametrize("address", OUTSIDE_UNICAST)
 def test_what_is_not_allocated_for_unicast_is_refused(address: str) -> None:
-    assert DEFAULT.judge(ip_address(address)) is Verdict.REFUSED
+    assert DEFAULT.classify(ip_address(address)) is AddressClass.REJECTED
 
 
 @pytest.mark.parametrize(("inner", "form", "outer"), EMBEDDED)
@@ -103,15 +103,15 @@ def test_a_forbidden_address_stays_forbidden_in_any_wrapping(inner: str, form: s
     """Also where the operator opted into the wrapping's network, which says nothing about what is inside."""
     opted_in = AddressPolicy.of(("::/0",), HTTP_PORTS)
 
-    assert DEFAULT.judge(ip_address(outer)) is Verdict.REFUSED
-    assert opted_in.judge(ip_address(outer)) is Verdict.REFUSED
+    assert DEFAULT.classify(ip_address(outer)) is AddressClass.REJECTED
+    assert opted_in.classify(ip_address(outer)) is AddressClass.REJECTED
 
 
 def test_a_public_address_is_public_where_its_wrapping_is_reachable() -> None:
     """Behind NAT64 every IPv4 host of the internet looks like this."""
-    verdicts = {form: DEFAULT.judge(ip_address(outer)) for form, outer in wrappings("93.184.216.34").items()}
+    verdicts = {form: DEFAULT.classify(ip_address(outer)) for form, outer in wrappings("93.184.216.34").items()}
 
-    public = {form for form, verdict in verdicts.items() if verdict is Verdict.PUBLIC}
+    public = {form for form, verdict in verdicts.items() if verdict is AddressClass.PUBLIC}
     assert public == {"mapped", "nat64", "isatap", "isatap global"}
 
 
@@ -124,9 +124,9 @@ def test_a_metadata_service_must_be_named_itself(address: str) -> None:
     around = AddressPolicy.of(NETWORKS_AROUND, HTTP_PORTS)
     named = AddressPolicy.of((address,), HTTP_PORTS)
 
-    assert DEFAULT.judge(ip_address(address)) is Verdict.REFUSED
-    assert around.judge(ip_address(address)) is Verdict.REFUSED
-    assert named.judge(ip_address(address)) is Verdict.OPTED_IN
+    assert DEFAULT.classify(ip_address(address)) is AddressClass.REJECTED
+    assert around.classify(ip_address(address)) is AddressClass.REJECTED
+    assert named.classify(ip_address(address)) is AddressClass.OPTED_IN
 
 
 OWN = ("192.0.2.7", "10.1.2.3", "93.184.216.34", "fd00::2", "2606:4700::7")
@@ -143,11 +143,11 @@ def test_an_own_address_must_be_named_itself(address: str) -> None:
 
     forms = [own] if own.version == 6 else [own, *map(ip_address, wrappings(address).values())]
     for form in forms:
-        assert policy().judge(form) is Verdict.REFUSED
-        assert policy(network).judge(form) is Verdict.REFUSED
-        assert policy("0.0.0.0/0", "::/0").judge(form) is Verdict.REFUSED
-    assert policy(address).judge(own) is Verdict.OPTED_IN
-    assert policy(network).judge(ip_network(network)[9]) is Verdict.OPTED_IN
+        assert policy().classify(form) is AddressClass.REJECTED
+        assert policy(network).classify(form) is AddressClass.REJECTED
+        assert policy("0.0.0.0/0", "::/0").classify(form) is AddressClass.REJECTED
+    assert policy(address).classify(own) is AddressClass.OPTED_IN
+    assert policy(network).classify(ip_network(network)[9]) is AddressClass.OPTED_IN
 
 
 @pytest.mark.parametrize(
@@ -173,27 +173,27 @@ def test_a_connection_from_this_machine_to_itself_needs_its_address_named(
     """Loopback addresses excepted, for which a network suffices. The machine's further addresses show only here."""
     policy = AddressPolicy.of(networks, HTTP_PORTS)
     if admitted:
-        policy.admit_own(ip_address(address))
+        policy.check_own(ip_address(address))
     else:
         with pytest.raises(NotAllowedError):
-            policy.admit_own(ip_address(address))
+            policy.check_own(ip_address(address))
 
 
 def test_a_zone_hides_no_address() -> None:
     around = AddressPolicy.of(("::/0",), HTTP_PORTS)
 
-    assert around.judge(ip_address("fd00:ec2::254%eth0")) is Verdict.REFUSED
-    assert DEFAULT.judge(ip_address("fe80::1%eth0")) is Verdict.REFUSED
+    assert around.classify(ip_address("fd00:ec2::254%eth0")) is AddressClass.REJECTED
+    assert DEFAULT.classify(ip_address("fe80::1%eth0")) is AddressClass.REJECTED
 
 
 def test_opting_in_reaches_no_further_than_the_network() -> None:
     policy = AddressPolicy.of(("10.1.0.0/16", "::1/128"), HTTP_PORTS)
 
-    assert policy.judge(ip_address("10.1.255.255")) is Verdict.OPTED_IN
-    assert policy.judge(ip_address("::ffff:10.1.0.1")) is Verdict.OPTED_IN
-    assert policy.judge(ip_address("::1")) is Verdict.OPTED_IN
-    assert policy.judge(ip_address("10.2.0.0")) is Verdict.REFUSED
-    assert policy.judge(ip_address("127.0.0.1")) is Verdict.REFUSED
+    assert policy.classify(ip_address("10.1.255.255")) is AddressClass.OPTED_IN
+    assert policy.classify(ip_address("::ffff:10.1.0.1")) is AddressClass.OPTED_IN
+    assert policy.classify(ip_address("::1")) is AddressClass.OPTED_IN
+    assert policy.classify(ip_address("10.2.0.0")) is AddressClass.REJECTED
+    assert policy.classify(ip_address("127.0.0.1")) is AddressClass.REJECTED
 
 
 @pytest.mark.parametrize(
@@ -222,11 +222,11 @@ def test_all_addresses_of_a_host_decide(host: str, port: int, addresses: list[st
     policy = AddressPolicy.of(("10.1.0.0/16",), HTTP_PORTS)
     found = [ip_address(address) for address in addresses]
     if admitted:
-        policy.admit(host, port, found)
+        policy.check(host, port, found)
         return
 
     with pytest.raises(NotAllowedError) as caught:
-        policy.admit(host, port, found)
+        policy.check(host, port, found)
     assert str(caught.value) == str(NotAllowedError())
 
 
@@ -234,9 +234,9 @@ def test_a_name_that_no_answer_could_admit_is_not_asked_for() -> None:
     """A lookup tells the name to whoever runs the name servers on the way."""
     for host, port in (("intranet", 80), ("example.com", 22)):
         with pytest.raises(NotAllowedError):
-            DEFAULT.admit_lookup(host, port)
-        AddressPolicy.of(("10.0.0.0/8",), HTTP_PORTS).admit_lookup(host, port)
-    DEFAULT.admit_lookup("example.com", 443)
+            DEFAULT.check_lookup(host, port)
+        AddressPolicy.of(("10.0.0.0/8",), HTTP_PORTS).check_lookup(host, port)
+    DEFAULT.check_lookup("example.com", 443)
 
 
 @pytest.mark.parametrize("networks", [("10.0.0.1/8",), ("nonsense",), ("10.0.0.0/33",), ("",)])

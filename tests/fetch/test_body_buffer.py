@@ -202,9 +202,9 @@ def test_a_body_starts_anew_or_goes_on() -> None:
 def test_bytes_beyond_the_budget_are_refused_and_counted_until_given_back() -> None:
     budget = ByteBudget(10)
     budget.take(6)
-    with pytest.raises(OverloadedError) as refused:
+    with pytest.raises(OverloadedError) as rejected:
         budget.check(5)
-    assert refused.value.retry_after == 1.0
+    assert rejected.value.retry_after == 1.0
     budget.check(4)
     with pytest.raises(OverloadedError):
         budget.take(5)

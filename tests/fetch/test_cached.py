@@ -12,10 +12,10 @@ import pytest
 
 from lazymedia.errors import NotAllowedError, PayloadTooLargeError, UnprocessableMediaError, UpstreamError
 from lazymedia.fetch import MediaConnector
-from lazymedia.fetch.address import AddressPolicy
-from lazymedia.fetch.disk_cache import DownloadCache
-from lazymedia.fetch.resolve import Resolver
-from lazymedia.fetch.url import HttpUrl
+from lazymedia.fetch.disk_cache.cache import DownloadCache
+from lazymedia.fetch.policy.address import AddressPolicy
+from lazymedia.fetch.policy.url import HttpUrl
+from lazymedia.fetch.transport.resolve import Resolver
 from lazymedia.limits import Limits
 from lazymedia.media import MediaRef
 from lazymedia.media.raw import RawBytesMediaIO
@@ -162,7 +162,7 @@ async def test_rules_are_asked_before_the_cache_is(tmp_path: Path) -> None:
 
 
 async def test_where_a_download_came_from_in_the_end_is_held_against_todays_rules(tmp_path: Path) -> None:
-    """Its own URL may still be asked; what answers it today is judged then."""
+    """Its own URL may still be asked; what answers it today is checked then."""
     async with MediaServer({"/b": Versions(FRESH)}) as target:
         places = iter([target.url("/b"), "/own"])
 
@@ -271,7 +271,7 @@ async def test_what_a_name_led_to_is_held_against_todays_rules(
             async with connector(tmp_path, **before) as media:
                 assert (await media.fetch_image(url, IMAGE)).data == b"payload"
         hits = server.hits.copy()
-        names["inside"] = "127.0.0.3"  # refused by the network, not by the domains
+        names["inside"] = "127.0.0.3"  # rejected by the network, not by the domains
         async with connector(tmp_path, **after) as media:
             with pytest.raises(NotAllowedError):
                 await media.fetch_image(url, IMAGE)

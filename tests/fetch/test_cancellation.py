@@ -78,7 +78,7 @@ async def test_storms_of_cancelled_fetches_cost_the_pool_no_slot(anyio_backend: 
 
 @pytest.mark.parametrize("max_per_host", [3, 64])
 async def test_storms_over_shared_downloads_cost_no_place(max_per_host: int, anyio_backend: tuple[str, object]) -> None:
-    """Thirty fetches at a time of ten URLs on two hosts, some of which answer late or never, break off or refuse.
+    """Thirty fetches at a time of ten URLs on two hosts, some of which answer late or never, break off or reject.
 
     Fetches of one URL share a download, so that most cancellations leave it to others, and some end it.
     """
@@ -118,7 +118,7 @@ async def test_storms_over_shared_downloads_cost_no_place(max_per_host: int, any
                 for _ in range(30):
                     storm.start_soon(cancelled_fetch, dice.choice(urls), dice.uniform(0, 0.012))
             owned = media._owned
-            slots = owned.downloader.slots
+            slots = owned.downloader.connection_limits
             assert (len(owned.flights), slots.in_use, slots.known_hosts, owned.budget.held) == (0, 0, 0, 0), seed
         with anyio.fail_after(5):
             for url in (one.url("/a"), two.url("/a")):
@@ -235,7 +235,7 @@ class GatedKeyIO(RawBytesMediaIO):
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": True})], ids=["asyncio"])
 @pytest.mark.parametrize("source", ["data:,payload", "http"])
 async def test_three_native_cancels_do_not_leave_a_thread_behind(source: str) -> None:
-    """`Task.cancel` exists on asyncio only; it would free a bare hop's token while its thread runs on."""
+    """`Task.cancel` exists on asyncio only; it would free a bare call's token while its thread runs on."""
     media_io = GatedKeyIO()
     async with MediaServer({"/a": b"payload"}) as server, MediaConnector(allowed_networks=LOOPBACK) as media:
         url = server.url("/a") if source == "http" else source
@@ -330,7 +330,7 @@ async def test_leaving_a_connector_ends_the_fetches_of_other_tasks(phase: str) -
 
 
 async def test_a_payload_is_collectable_once_its_fetch_was_cancelled() -> None:
-    """Neither the hop nor an error keeps what nobody can get any more."""
+    """Neither the call nor an error keeps what nobody can get any more."""
     media_io = GatedKeyIO()
     async with MediaConnector() as media:
         async with anyio.create_task_group() as nursery:

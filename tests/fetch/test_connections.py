@@ -9,7 +9,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from lazymedia.errors import UpstreamError
 from lazymedia.fetch.body_buffer import BodyBuffer
 from lazymedia.testing.server import MediaServer, Request
-from tests.fetch.dialled import PUBLIC, Names, RecordingNetwork, open_downloader, refused, web
+from tests.fetch.dialled import PUBLIC, Names, RecordingNetwork, open_downloader, rejected, web
 
 
 async def test_a_connection_that_was_judged_may_be_used_again() -> None:
@@ -78,7 +78,7 @@ async def test_a_fresh_connection_that_fails_is_not_tried_again() -> None:
     async with MediaServer({"/a": hang_up}) as server:
         network = RecordingNetwork(server.port)
         async with open_downloader(Names(media_example=[[PUBLIC]]), network) as downloader:
-            await refused(downloader, "http://media.example/a", UpstreamError)
+            await rejected(downloader, "http://media.example/a", UpstreamError)
 
         assert server.hits["/a"] == 1
 
@@ -88,7 +88,7 @@ async def test_another_peer_than_the_one_dialled_is_hung_up_on() -> None:
         network = RecordingNetwork(server.port)
         network.impostor = "127.0.0.1"
         async with open_downloader(Names(media_example=[[PUBLIC]]), network) as downloader:
-            await refused(downloader, "http://media.example/a")
+            await rejected(downloader, "http://media.example/a")
 
         assert network.closed == 1
         assert server.hits["/a"] == 0
@@ -106,7 +106,7 @@ async def test_a_machine_that_dialled_itself_hangs_up_unless_it_may(networks: tu
                     await downloader.download(web("http://media.example/a"), BodyBuffer(1000))
                 ).payload.data == b"payload"
             else:
-                await refused(downloader, "http://media.example/a")
+                await rejected(downloader, "http://media.example/a")
         assert server.hits["/a"] == len(networks)
 
 
@@ -119,4 +119,4 @@ async def test_a_server_may_not_talk_without_end_before_its_body() -> None:
     async with MediaServer({"/a": chatter}) as server:
         network = RecordingNetwork(server.port)
         async with open_downloader(Names(media_example=[[PUBLIC]]), network) as downloader:
-            await refused(downloader, "http://media.example/a", UpstreamError)
+            await rejected(downloader, "http://media.example/a", UpstreamError)

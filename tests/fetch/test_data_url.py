@@ -19,8 +19,8 @@ import pytest
 
 from lazymedia.errors import BadUrlError, LazyMediaError, PayloadTooLargeError, UnprocessableMediaError
 from lazymedia.fetch import MediaConnector
-from lazymedia.fetch.data_url import DataPayload
-from lazymedia.fetch.url import DataUrl
+from lazymedia.fetch.policy.url import DataUrl
+from lazymedia.fetch.sources.data_url import DataPayload
 from lazymedia.limits import Limits
 from lazymedia.media import MediaIO, MediaRef
 from lazymedia.media.raw import RawBytesMediaIO

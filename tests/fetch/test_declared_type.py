@@ -1,4 +1,4 @@
-"""What a refusal says of the type that a server declared, which decides nothing else."""
+"""What a rejection says of the type that a server declared, which decides nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.fetch import MediaConnector
-from lazymedia.fetch.transport import declared_type
+from lazymedia.fetch.http_rules.messages import declared_type
 from lazymedia.media import MediaIO, MediaRef
 from lazymedia.media.audio import AudioMediaIO
 from lazymedia.media.image import ImageMediaIO
@@ -52,7 +52,7 @@ async def fetched(modality: str, payload: bytes, *types: str) -> MediaRef[Any]:
         return ref
 
 
-def refusal(ref: MediaRef[Any]) -> str:
+def rejection(ref: MediaRef[Any]) -> str:
     with pytest.raises(UnprocessableMediaError) as caught:
         ref.decode()
     return str(caught.value)
@@ -82,7 +82,7 @@ def numbers(media: Any) -> Any:
     ],
 )
 async def test_a_refusal_says_what_the_server_declared(modality: str, types: list[str], told: str | None) -> None:
-    text = refusal(await fetched(modality, PAGE, *types))
+    text = rejection(await fetched(modality, PAGE, *types))
 
     assert text.startswith(f"not a supported {modality.replace('image', 'picture')} format")
     if told is None:
@@ -103,7 +103,7 @@ def test_what_is_no_type_or_not_to_be_printed_is_not_told(value: bytes) -> None:
 
 @modalities
 async def test_a_type_of_the_kind_that_was_asked_for_is_no_news(modality: str) -> None:
-    assert "declared" not in refusal(await fetched(modality, PAGE, f"{modality}/x-unheard-of"))
+    assert "declared" not in rejection(await fetched(modality, PAGE, f"{modality}/x-unheard-of"))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_a_video_and_its_sound_both_say_it_and_so_does_an_outline() -> Non
         video_ref, audio_ref = await media.fetch_video_and_audio(url, VideoMediaIO(), AudioMediaIO())
 
     for ref in (video_ref, audio_ref, video_ref.fork(), audio_ref.map(len)):
-        assert refusal(ref).endswith("(the server declared text/html)")
+        assert rejection(ref).endswith("(the server declared text/html)")
     with pytest.raises(UnprocessableMediaError, match=r"\(the server declared text/html\)$"):
         video_ref.outline()
 

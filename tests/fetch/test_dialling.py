@@ -1,4 +1,4 @@
-"""Names, addresses and sockets: what is dialled is what was judged. No packet leaves the loopback interface."""
+"""Names, addresses and sockets: what is dialled is what was checked. No packet leaves the loopback interface."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from lazymedia.errors import FetchTimeoutError, NotAllowedError, UpstreamError
 from lazymedia.fetch import MediaConnector
-from lazymedia.fetch.address import AddressPolicy, Verdict
 from lazymedia.fetch.body_buffer import BodyBuffer
-from lazymedia.fetch.guarded import MAX_DIALS, _GuardedNetwork
-from lazymedia.fetch.own_addresses import own_addresses
-from lazymedia.fetch.resolve import Resolver
+from lazymedia.fetch.policy.address import AddressClass, AddressPolicy
+from lazymedia.fetch.transport.guarded import MAX_DIALS, _GuardedNetwork
+from lazymedia.fetch.transport.own_addresses import own_addresses
+from lazymedia.fetch.transport.resolve import Resolver
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.server import MediaServer, Request, Response
-from tests.fetch.dialled import METADATA, PUBLIC, PUBLIC_TOO, Names, RecordingNetwork, open_downloader, refused, web
+from tests.fetch.dialled import METADATA, PUBLIC, PUBLIC_TOO, Names, RecordingNetwork, open_downloader, rejected, web
 
 IMAGE = RawBytesMediaIO("image")
 
@@ -68,7 +68,7 @@ async def test_a_numeric_host_is_dialled_without_a_lookup() -> None:
 async def test_a_forbidden_host_is_not_dialled(host: str) -> None:
     network = RecordingNetwork()
     async with open_downloader(Names(localhost=[["127.0.0.1"]], intranet=[[PUBLIC]]), network) as downloader:
-        await refused(downloader, f"http://{host}/")
+        await rejected(downloader, f"http://{host}/")
 
     assert network.dials == []
 
@@ -91,7 +91,7 @@ async def test_a_forbidden_host_is_not_dialled(host: str) -> None:
 async def test_one_forbidden_answer_refuses_the_whole_set(answers: list[str]) -> None:
     network = RecordingNetwork()
     async with open_downloader(Names(rebind_example=[answers]), network) as downloader:
-        await refused(downloader, "http://rebind.example/")
+        await rejected(downloader, "http://rebind.example/")
 
     assert network.dials == []
 
@@ -110,7 +110,7 @@ async def test_a_name_that_turns_private_is_refused_at_the_next_connection() -> 
             assert (
                 await downloader.download(web("http://rebind.example/a"), BodyBuffer(1000))
             ).payload.data == b"payload"
-            await refused(downloader, "http://rebind.example/a")
+            await rejected(downloader, "http://rebind.example/a")
 
         assert network.dials == [(PUBLIC, 80)]
         assert server.hits["/a"] == 1
@@ -119,10 +119,10 @@ async def test_a_name_that_turns_private_is_refused_at_the_next_connection() -> 
 def test_a_machines_own_addresses_are_refused_before_they_are_dialled() -> None:
     policy = replace(AddressPolicy.of((), (80, 443)), own=frozenset({ip_address(PUBLIC)}))
 
-    assert policy.judge(ip_address(PUBLIC)) is Verdict.REFUSED
-    assert policy.judge(ip_address(f"64:ff9b::{PUBLIC}")) is Verdict.REFUSED
-    assert policy.judge(ip_address(PUBLIC_TOO)) is Verdict.PUBLIC
-    assert replace(policy, networks=(ip_network(PUBLIC),)).judge(ip_address(PUBLIC)) is Verdict.OPTED_IN
+    assert policy.classify(ip_address(PUBLIC)) is AddressClass.REJECTED
+    assert policy.classify(ip_address(f"64:ff9b::{PUBLIC}")) is AddressClass.REJECTED
+    assert policy.classify(ip_address(PUBLIC_TOO)) is AddressClass.PUBLIC
+    assert replace(policy, networks=(ip_network(PUBLIC),)).classify(ip_address(PUBLIC)) is AddressClass.OPTED_IN
 
 
 async def test_a_machine_does_not_reach_itself_by_an_address_of_its_own() -> None:
@@ -168,7 +168,7 @@ def test_a_machine_can_bind_to_each_of_its_own_addresses() -> None:
 async def test_a_name_without_an_address_is_an_upstream_failure(names: Names, text: str) -> None:
     network = RecordingNetwork()
     async with open_downloader(names, network) as downloader:
-        await refused(downloader, text, UpstreamError)
+        await rejected(downloader, text, UpstreamError)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ async def test_few_of_many_addresses_are_tried() -> None:
     answers = [f"8.8.{high}.{low}" for high in range(16) for low in range(250)]
     network = RecordingNetwork()
     async with open_downloader(Names(many_example=[answers]), network) as downloader:
-        await refused(downloader, "http://many.example/", UpstreamError)
+        await rejected(downloader, "http://many.example/", UpstreamError)
 
     assert [host for host, _ in network.dials] == answers[:MAX_DIALS]
 
@@ -239,7 +239,7 @@ async def test_addresses_that_all_stay_silent_are_given_up_in_time() -> None:
     limits = Limits(connect_timeout=0.1)
     names = Names(media_example=[[PUBLIC, PUBLIC_TOO]])
     async with open_downloader(names, network, limits=limits) as downloader:
-        await refused(downloader, "http://media.example/a", FetchTimeoutError)
+        await rejected(downloader, "http://media.example/a", FetchTimeoutError)
 
     assert len(network.dials) == 2
 
@@ -267,7 +267,7 @@ async def test_ports_and_plain_names_are_for_networks_opted_into(
             if dialled:
                 assert (await downloader.download(web(text), BodyBuffer(1000))).payload.data == b"payload"
             else:
-                await refused(downloader, text)
+                await rejected(downloader, text)
 
         assert bool(network.dials) is dialled
 
@@ -275,7 +275,7 @@ async def test_ports_and_plain_names_are_for_networks_opted_into(
 async def test_a_host_that_is_not_on_the_list_is_not_even_looked_up() -> None:
     names, network = Names(media_example=[[PUBLIC]]), RecordingNetwork()
     async with open_downloader(names, network, domains=["other.example"]) as downloader:
-        await refused(downloader, "http://media.example/")
+        await rejected(downloader, "http://media.example/")
 
     assert names.asked == []
     assert network.dials == []

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lazymedia import DownloadCache
-from lazymedia.fetch.cache_entry import BrokenEntryError, Head, Renewal
+from lazymedia.fetch.disk_cache.entry import BrokenEntryError, Head, Renewal
 from tests.fetch.kept_downloads import BODY, NOW, URL, Clock, body_of, files, put, the_entry
 
 
@@ -181,7 +181,7 @@ def test_another_users_file_is_not_read(cache: DownloadCache, folder: Path) -> N
 
 
 def test_an_entry_larger_than_the_limit_is_not_read(folder: Path, clock: Clock) -> None:
-    """Whoever made the file that long: it is judged before it is read."""
+    """The code that made the file that long: it is checked before it is read."""
     cache = DownloadCache(folder, clock=clock, max_bytes=1 << 20)
     put(cache)
     with the_entry(folder).open("r+b") as file:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lazymedia import DownloadCache
-from lazymedia.fetch.cache_budget import billed
+from lazymedia.fetch.disk_cache.budget import billed
 from tests.fetch.kept_downloads import BODY, HOUR, URL, Clock, body_of, files, put, the_entry
 
 

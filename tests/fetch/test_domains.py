@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from lazymedia.fetch.domains import DomainRules
-from lazymedia.fetch.url import HttpUrl, parse_url
+from lazymedia.fetch.policy.domains import DomainRules
+from lazymedia.fetch.policy.url import HttpUrl, parse_url
 
 
 def admits(domains: list[str] | None, text: str) -> bool:
     url = parse_url(text, max_length=1000)
     assert isinstance(url, HttpUrl)
-    return DomainRules.of(domains).admits(url)
+    return DomainRules.of(domains).allows(url)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_is_denied_is_denied_whatever_is_allowed(
     url = parse_url(text, max_length=1000)
     assert isinstance(url, HttpUrl)
 
-    assert DomainRules.of(allowed, denied).admits(url) is admitted
+    assert DomainRules.of(allowed, denied).allows(url) is admitted
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from lazymedia.errors import (
 )
 from lazymedia.fetch import MediaConnector
 from lazymedia.fetch.body_buffer import BodyBuffer
-from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
-from lazymedia.fetch.transport import Headers, Reply
-from lazymedia.fetch.url import HttpUrl, parse_url
+from lazymedia.fetch.http_rules.messages import Headers, Reply
+from lazymedia.fetch.policy.domains import DomainRules
+from lazymedia.fetch.policy.url import HttpUrl, parse_url
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.server import MediaServer, Request, Response

@@ -97,7 +97,7 @@ class Quiet:
     async def check(self) -> None:
         """No task, socket, token or byte is left. The server's own end closes when it next looks."""
         owned = self._media._owned
-        slots = owned.downloader.slots
+        slots = owned.downloader.connection_limits
         assert (len(owned.flights), owned.budget.held, slots.in_use, slots.known_hosts) == (0, 0, 0, 0)
         assert owned.keys.borrowed_tokens == owned.files.borrowed_tokens == 0
         with anyio.fail_after(5):

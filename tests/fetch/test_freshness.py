@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazymedia.fetch.freshness import is_whole, terms_after, terms_of
+from lazymedia.fetch.http_rules.freshness import is_whole, terms_after, terms_of
 
 NOW = 1_800_000_000.0
 DATE = b"Fri, 15 Jan 2027 08:00:00 GMT"  # NOW

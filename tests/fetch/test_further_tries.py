@@ -12,10 +12,10 @@ import pytest
 
 from lazymedia.errors import LazyMediaError, NotAllowedError, UnprocessableMediaError, UpstreamError
 from lazymedia.fetch import MediaConnector
-from lazymedia.fetch.ranges import Resumption
-from lazymedia.fetch.retries import Retries, status_error
-from lazymedia.fetch.transport import Reply
-from lazymedia.fetch.url import HttpUrl
+from lazymedia.fetch.http_rules.messages import Reply
+from lazymedia.fetch.http_rules.ranges import Resumption
+from lazymedia.fetch.http_rules.retries import Retries, status_error
+from lazymedia.fetch.policy.url import HttpUrl
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.server import MediaServer, Request, Response

@@ -13,8 +13,8 @@ import pytest
 
 from lazymedia.errors import NotAllowedError, OverloadedError, PayloadTooLargeError, UnprocessableMediaError
 from lazymedia.fetch import MediaConnector
-from lazymedia.fetch.local_file import LocalRoot
-from lazymedia.fetch.url import FileUrl, parse_url
+from lazymedia.fetch.policy.url import FileUrl, parse_url
+from lazymedia.fetch.sources.local_file import LocalRoot
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
 
@@ -71,7 +71,7 @@ def test_a_root_may_be_written_as_it_was_given_or_as_it_is(root: Path, tmp_path:
         assert LocalRoot(link).read(url, 1000) == b"media/a.png"
 
 
-REFUSED: dict[str, Callable[[Path], str]] = {
+REJECTED: dict[str, Callable[[Path], str]] = {
     "missing": lambda root: f"file://{root}/missing.png",
     "missing folder": lambda root: f"file://{root}/missing/a.png",
     "the root": lambda root: f"file://{root}",
@@ -107,7 +107,7 @@ REFUSED: dict[str, Callable[[Path], str]] = {
 }
 
 
-@pytest.mark.parametrize("url", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("url", REJECTED.values(), ids=REJECTED)
 def test_everything_else_is_refused_in_the_same_words(root: Path, url: Callable[[Path], str]) -> None:
     """What is missing, forbidden or unreadable cannot be told apart; a FIFO is not waited for."""
     with pytest.raises(NotAllowedError) as caught:
@@ -201,7 +201,7 @@ def test_a_swap_for_a_link_leads_nowhere(root: Path, step: str, monkeypatch: pyt
 
 @pytest.mark.parametrize("swap", ["a link", "another folder", "nothing"])
 def test_what_stands_later_under_the_name_of_the_root_is_not_read(root: Path, tmp_path: Path, swap: str) -> None:
-    """The folder is opened at construction. Whoever may rename it could lead everywhere else."""
+    """The folder is opened at construction. The code that may rename it could lead everywhere else."""
     held = LocalRoot(root)
     root.rename(tmp_path / "moved")
     (tmp_path / "other").mkdir()
@@ -231,7 +231,7 @@ def descriptors() -> int:
 
 def test_no_descriptor_stays_open(root: Path) -> None:
     before = descriptors()
-    for url in [make(root) for make in REFUSED.values()] + [f"file://{root}/sub/b.png", f"file://{root}/empty.png"]:
+    for url in [make(root) for make in REJECTED.values()] + [f"file://{root}/sub/b.png", f"file://{root}/empty.png"]:
         try:
             read(root, url, 5)
         except (NotAllowedError, PayloadTooLargeError, UnprocessableMediaError):

@@ -17,8 +17,8 @@ from lazymedia.chat.fetching import fetch_parts
 from lazymedia.chat.messages import MediaPart
 from lazymedia.errors import FetchTimeoutError, LazyMediaError, OverloadedError, UpstreamError
 from lazymedia.fetch import MediaConnector, one_request
-from lazymedia.fetch.address import AddressPolicy
-from lazymedia.fetch.resolve import HUNG_FOR, Resolver
+from lazymedia.fetch.policy.address import AddressPolicy
+from lazymedia.fetch.transport.resolve import HUNG_FOR, Resolver
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
 from tests.fetch.dialled import PUBLIC
@@ -202,7 +202,7 @@ async def test_a_name_that_fails_at_once_is_looked_up_again() -> None:
 async def test_names_that_hung_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     names = GatedNames()
     names.gate.set()
-    monkeypatch.setattr("lazymedia.fetch.resolve._MAX_HUNG", 3)
+    monkeypatch.setattr("lazymedia.fetch.transport.resolve._MAX_HUNG", 3)
     async with open_resolver(names, connect_timeout=0) as resolver:
         resolver._max_wait = SOON
         for number in range(5):
@@ -239,10 +239,10 @@ async def test_chat_requests_whose_names_hang_keep_no_other_name_from_being_look
         with pytest.raises((OverloadedError, FetchTimeoutError, UpstreamError)):
             await fetch_parts(media, parts, lambda _: image, 1 << 40)
 
-    async def refuse(*_: object) -> None:
+    async def reject(*_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr("httpcore2.AnyIOBackend.connect_tcp", refuse)
+    monkeypatch.setattr("httpcore2.AnyIOBackend.connect_tcp", reject)
     async with MediaConnector(limits=limits) as media, anyio.create_task_group() as nursery:
         for letter in "abcd":
             nursery.start_soon(chat, media, letter)

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from lazymedia.fetch.owned import Ending, run_owned
+from lazymedia.nursery import Ending, run_owned
 
 asyncio_only = pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": True})], ids=["asyncio"])
 

@@ -15,8 +15,8 @@ from itertools import product
 from urllib.parse import quote, unquote
 
 from lazymedia.errors import LazyMediaError, NotAllowedError, UpstreamError
-from lazymedia.fetch.address import AddressPolicy, Verdict
 from lazymedia.fetch.body_buffer import BodyBuffer
+from lazymedia.fetch.policy.address import AddressClass, AddressPolicy
 from lazymedia.limits import Limits
 from lazymedia.testing.server import MediaServer, Request, Response
 from tests.fetch.dialled import PUBLIC, RecordingNetwork, open_downloader, web
@@ -108,7 +108,7 @@ async def test_nothing_outside_the_policy_is_ever_dialled(anyio_backend: tuple[s
                     outcome = error
                 dialled = network.dials[before:]
                 assert all(port in policy.ports for _, port in dialled), trap
-                assert all(policy.judge(ip_address(host)) is Verdict.PUBLIC for host, _ in dialled), trap
+                assert all(policy.classify(ip_address(host)) is AddressClass.PUBLIC for host, _ in dialled), trap
                 if trap.address in ADMITTED and trap.port in policy.ports:
                     assert outcome == b"payload", trap
                 else:

@@ -9,9 +9,9 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from lazymedia.fetch import MediaConnector, pool
-from lazymedia.fetch.client import ClientTransport
-from lazymedia.fetch.guarded import PoolTransport, _GuardedStream
-from lazymedia.fetch.pool import Pool
+from lazymedia.fetch.transport.client import ClientTransport
+from lazymedia.fetch.transport.guarded import PoolTransport, _GuardedStream
+from lazymedia.fetch.transport.pool import Pool
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.server import MediaServer, Request, Response

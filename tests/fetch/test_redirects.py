@@ -1,4 +1,4 @@
-"""Redirects: each hop is judged as if it were the first."""
+"""Redirects: each hop is checked as if it were the first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from lazymedia.errors import LazyMediaError, NotAllowedError, UpstreamError
 from lazymedia.fetch.body_buffer import BodyBuffer
 from lazymedia.testing.server import MediaServer, Request, Response
-from tests.fetch.dialled import METADATA, PUBLIC, PUBLIC_TOO, Names, RecordingNetwork, open_downloader, refused, web
+from tests.fetch.dialled import METADATA, PUBLIC, PUBLIC_TOO, Names, RecordingNetwork, open_downloader, rejected, web
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ async def test_no_redirect_leads_past_the_rules(location: str | None, error: typ
     async with MediaServer({"/": redirect, "/target": b"secret", "/latest/meta-data/": b"secret"}) as server:
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network) as downloader:
-            await refused(downloader, "http://media.example/", error)
+            await rejected(downloader, "http://media.example/", error)
 
         assert network.dials == [(PUBLIC, 80)]
         assert server.hits == {"/": 1}
@@ -78,7 +78,7 @@ async def test_a_redirect_off_the_list_of_domains_is_refused() -> None:
     async with MediaServer({"/": redirect, "/target": b"payload"}) as server:
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network, domains=["media.example"]) as downloader:
-            await refused(downloader, "http://media.example/")
+            await rejected(downloader, "http://media.example/")
         async with open_downloader(names, network, domains=["media.example", "other.example"]) as downloader:
             assert (
                 await downloader.download(web("http://media.example/"), BodyBuffer(1000))
@@ -93,6 +93,6 @@ async def test_each_hop_of_a_redirect_is_resolved_afresh() -> None:
     async with MediaServer({"/": redirect, "/target": b"secret"}) as server:
         network = RecordingNetwork(server.port)
         async with open_downloader(names, network) as downloader:
-            await refused(downloader, "http://rebind.example/")
+            await rejected(downloader, "http://rebind.example/")
 
         assert server.hits == {"/": 1}

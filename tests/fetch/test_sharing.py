@@ -13,9 +13,9 @@ from lazymedia.chat.fetching import fetch_parts
 from lazymedia.chat.messages import MediaPart
 from lazymedia.errors import LazyMediaError, OverloadedError
 from lazymedia.fetch import MediaConnector, one_request
-from lazymedia.fetch.sharing import current_sharers, on_behalf_of
-from lazymedia.fetch.slots import Slots, TakenBackError
-from lazymedia.fetch.url import HttpUrl
+from lazymedia.fetch.policy.url import HttpUrl
+from lazymedia.fetch.transport.connection_limits import ConnectionLimits, SlotRevokedError
+from lazymedia.fetch.transport.sharing import current_sharers, on_behalf_of
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.server import MediaServer, Request, Response
@@ -36,28 +36,26 @@ def silent() -> int:
 class Transfers:
     """Tasks that take a place each and keep it until the gate opens or it is taken back."""
 
-    def __init__(self, slots: Slots) -> None:
-        self.slots = slots
+    def __init__(self, slots: ConnectionLimits) -> None:
+        self.connection_limits = slots
         self.order: list[str] = []
-        self.taken_back: list[str] = []
-        self.refused: list[str] = []
+        self.revoked: list[str] = []
+        self.rejected: list[str] = []
         self.gate = anyio.Event()
 
-    async def hold(
-        self, name: str, host: str = "a", received: Callable[[], int] = silent, patience: float = 1000
-    ) -> None:
+    async def hold(self, name: str, host: str = "a", received: Callable[[], int] = silent, grace: float = 1000) -> None:
         try:
-            async with self.slots.hold(at(host), received=received, patience=patience):
+            async with self.connection_limits.hold(at(host), received=received, grace=grace):
                 self.order.append(name)
                 await self.gate.wait()
-        except TakenBackError:
-            self.taken_back.append(name)
+        except SlotRevokedError:
+            self.revoked.append(name)
         except OverloadedError:
-            self.refused.append(name)
+            self.rejected.append(name)
 
 
 async def test_a_free_place_goes_to_the_request_that_holds_the_fewest() -> None:
-    slots = Slots(Limits(max_connections=3))
+    slots = ConnectionLimits(Limits(max_connections=3))
     first, other = Transfers(slots), Transfers(slots)
     async with anyio.create_task_group() as nursery:
         nursery.start_soon(other.hold, "another's")
@@ -82,7 +80,7 @@ async def test_a_free_place_goes_to_the_request_that_holds_the_fewest() -> None:
 
 @pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_host"])
 async def test_a_silent_transfer_gives_its_place_to_a_request_that_has_none(limit: str) -> None:
-    slots = Slots(Limits(**{limit: 4}))  # type: ignore[arg-type]  # of a table
+    slots = ConnectionLimits(Limits(**{limit: 4}))  # type: ignore[arg-type]  # of a table
     attack, honest = Transfers(slots), Transfers(slots)
     async with anyio.create_task_group() as nursery:
         with one_request():
@@ -94,7 +92,7 @@ async def test_a_silent_transfer_gives_its_place_to_a_request_that_has_none(limi
             nursery.start_soon(honest.hold, "b")
             while not honest.order:
                 await checkpoint()
-        assert len(attack.taken_back) == 1
+        assert len(attack.revoked) == 1
         assert slots.in_use == 4
         attack.gate.set()
         honest.gate.set()
@@ -102,7 +100,7 @@ async def test_a_silent_transfer_gives_its_place_to_a_request_that_has_none(limi
 
 
 async def test_many_requests_of_one_transfer_each_are_no_way_around_it() -> None:
-    slots = Slots(Limits(max_connections=4))
+    slots = ConnectionLimits(Limits(max_connections=4))
     attack, honest = Transfers(slots), Transfers(slots)
     async with anyio.create_task_group() as nursery:
         for number in range(4):
@@ -112,40 +110,38 @@ async def test_many_requests_of_one_transfer_each_are_no_way_around_it() -> None
             nursery.start_soon(honest.hold, "b")
             while not honest.order:
                 await checkpoint()
-        assert len(attack.taken_back) == 1
+        assert len(attack.revoked) == 1
         attack.gate.set()
         honest.gate.set()
 
 
 @pytest.mark.parametrize(
-    ("rate", "patience", "kept"),
+    ("rate", "grace", "kept"),
     [
         (10**9, 0.0, True),  # it makes progress
         (0, 1000.0, True),  # it has just begun
         (0, 0.0, False),
     ],
 )
-async def test_a_place_is_taken_back_only_from_a_transfer_without_progress(
-    rate: int, patience: float, kept: bool
-) -> None:
-    slots = Slots(Limits(max_connections=1))
+async def test_a_place_is_taken_back_only_from_a_transfer_without_progress(rate: int, grace: float, kept: bool) -> None:
+    slots = ConnectionLimits(Limits(max_connections=1))
     one, other = Transfers(slots), Transfers(slots)
     start = anyio.current_time()
     async with anyio.create_task_group() as nursery:
-        nursery.start_soon(one.hold, "a", "a", lambda: int(rate * (1 + anyio.current_time() - start)), patience)
+        nursery.start_soon(one.hold, "a", "a", lambda: int(rate * (1 + anyio.current_time() - start)), grace)
         await anyio.wait_all_tasks_blocked()
         nursery.start_soon(other.hold, "b")
         with anyio.move_on_after(SOON if not kept else 0.05):
             while not other.order:
                 await checkpoint()
-        assert (one.taken_back == []) is kept
+        assert (one.revoked == []) is kept
         one.gate.set()
         other.gate.set()
 
 
 async def test_a_request_with_a_fair_share_takes_nothing_back() -> None:
     """Equal requests would take places from each other without end."""
-    slots = Slots(Limits(max_connections=4))
+    slots = ConnectionLimits(Limits(max_connections=4))
     transfers = Transfers(slots)
     async with anyio.create_task_group() as nursery:
         for letter in "ab":
@@ -159,7 +155,7 @@ async def test_a_request_with_a_fair_share_takes_nothing_back() -> None:
             nursery.start_soon(waiting.hold, "more")
         with anyio.move_on_after(0.05):
             await anyio.sleep_forever()
-        assert transfers.taken_back == []
+        assert transfers.revoked == []
         transfers.gate.set()
         waiting.gate.set()
 
@@ -193,31 +189,31 @@ async def test_a_place_that_many_requests_wait_for_belongs_to_all_of_them() -> N
 
 
 async def test_where_too_many_wait_the_request_with_the_most_of_them_is_refused() -> None:
-    slots = Slots(Limits(max_connections=1, max_waiting_fetches=3))
+    slots = ConnectionLimits(Limits(max_connections=1, max_waiting_fetches=3))
     attack, honest = Transfers(slots), Transfers(slots)
     async with anyio.create_task_group() as nursery:
         with one_request():
             for number in range(5):
                 nursery.start_soon(attack.hold, f"a{number}")
                 await anyio.wait_all_tasks_blocked()
-        assert (attack.order, attack.refused) == (["a0"], ["a4"])
+        assert (attack.order, attack.rejected) == (["a0"], ["a4"])
         with one_request():
             nursery.start_soon(honest.hold, "b0")
             await anyio.wait_all_tasks_blocked()
-            assert (attack.refused, honest.refused) == (["a4", "a3"], [])
+            assert (attack.rejected, honest.rejected) == (["a4", "a3"], [])
             nursery.start_soon(honest.hold, "b1")
             await anyio.wait_all_tasks_blocked()
-            assert (len(attack.refused), honest.refused) == (2, ["b1"]), "it has as many as the other, and no more"
+            assert (len(attack.rejected), honest.rejected) == (2, ["b1"]), "it has as many as the other, and no more"
         attack.gate.set()
         honest.gate.set()
     assert (slots.in_use, slots.known_hosts) == (0, 0)
 
 
 async def test_what_is_cancelled_while_it_waits_leaves_no_trace() -> None:
-    slots = Slots(Limits(max_connections=1))
+    slots = ConnectionLimits(Limits(max_connections=1))
     transfers = Transfers(slots)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(slots.hold(at("a"), patience=1000))
+        await stack.enter_async_context(slots.hold(at("a"), grace=1000))
         for _ in range(3):
             with anyio.move_on_after(0.01):
                 await transfers.hold("late")
@@ -266,7 +262,7 @@ async def test_silent_servers_keep_no_other_request_waiting(grouped: bool) -> No
         with anyio.fail_after(SOON):
             while sum(server.hits["/a"] for server in servers) < 16:
                 await checkpoint()
-            assert media._owned.downloader.slots.in_use == 16
+            assert media._owned.downloader.connection_limits.in_use == 16
             for number in range(2):
                 assert (await media.fetch_image(healthy.url(f"/b?{number}"), IMAGE)).data == b"payload"
         nursery.cancel_scope.cancel()

@@ -171,7 +171,7 @@ async def test_the_last_waiter_to_leave_stops_the_download_and_sees_it_end() -> 
                 nursery.cancel_scope.cancel()
 
         assert len(media._owned.flights) == 0
-        assert media._owned.downloader.slots.in_use == 0
+        assert media._owned.downloader.connection_limits.in_use == 0
         assert media._owned.budget.held == 0
         held.gate.set()
         with anyio.fail_after(5):
@@ -332,7 +332,7 @@ async def test_neither_flight_nor_failure_keeps_the_payload() -> None:
     class RefusingIO(RawBytesMediaIO):
         def load_bytes_ref(self, data: bytes) -> MediaRef[bytes]:
             payloads.append(data)
-            raise UnprocessableMediaError("refused")
+            raise UnprocessableMediaError("rejected")
 
     class KeepingIO(RawBytesMediaIO):
         def load_bytes_ref(self, data: bytes) -> MediaRef[bytes]:

@@ -14,13 +14,13 @@ from anyio.abc import ByteStream
 from anyio.streams.tls import TLSListener
 
 from lazymedia.errors import LazyMediaError, NotAllowedError, UpstreamError
-from lazymedia.fetch.address import AddressPolicy
 from lazymedia.fetch.body_buffer import BodyBuffer
-from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
-from lazymedia.fetch.guarded import make_ssl_context, open_transport
-from lazymedia.fetch.resolve import Resolver
-from lazymedia.fetch.url import HttpUrl, parse_url
+from lazymedia.fetch.policy.address import AddressPolicy
+from lazymedia.fetch.policy.domains import DomainRules
+from lazymedia.fetch.policy.url import HttpUrl, parse_url
+from lazymedia.fetch.transport.guarded import make_ssl_context, open_transport
+from lazymedia.fetch.transport.resolve import Resolver
 from lazymedia.limits import Limits
 
 AUTHORITY = trustme.CA()

@@ -1,4 +1,4 @@
-"""One parse, one meaning: tables of what is read how, and of what is refused."""
+"""One parse, one meaning: tables of what is read how, and of what is rejected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lazymedia.errors import BadUrlError, LazyMediaError, NotAllowedError
-from lazymedia.fetch.url import DataUrl, FileUrl, HttpUrl, follow, parse_url
+from lazymedia.fetch.policy.url import DataUrl, FileUrl, HttpUrl, follow, parse_url
 from lazymedia.limits import Limits
 
 MAX_LENGTH = Limits().max_url_length
@@ -102,7 +102,7 @@ def test_dot_segments_are_the_servers_business(path: str) -> None:
     assert url.target == path
 
 
-REFUSED = [
+REJECTED = [
     # read in two ways by two parsers
     "http://127.0.0.1\\@example.com/",
     "http://example.com\\@127.0.0.1/",
@@ -206,7 +206,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("text", REFUSED, ids=lambda text: ascii(text[:40]))
+@pytest.mark.parametrize("text", REJECTED, ids=lambda text: ascii(text[:40]))
 def test_what_could_be_read_in_two_ways_is_refused(text: str) -> None:
     with pytest.raises(BadUrlError) as caught:
         parse(text)
@@ -352,7 +352,7 @@ EXAMPLES = 2000 if os.environ.get("LAZYMEDIA_LONG_TESTS") else 400
 @given(AUTHORITY, st.text(st.sampled_from("/a?#%2Fé \\'|"), max_size=10))
 @example("example.com", "//other.com")
 def test_whatever_is_accepted_means_the_same_to_httpx2(authority: str, rest: str) -> None:
-    """Accepted or refused, by nothing but our errors; and what is accepted names one host to both parsers."""
+    """Accepted or rejected, by nothing but our errors; and what is accepted names one host to both parsers."""
     text = f"http://{authority}/{rest}"
     try:
         url = parse(text)

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.every_loop
 
 @ASYNCIO_ONLY
 async def test_a_phase_whose_task_is_cancelled_three_times_is_never_joined_by_another(anyio_backend: object) -> None:
-    """With a bare thread hop the first cancellation frees the limiter, and the second request's phase runs beside."""
+    """With a bare thread call the first cancellation frees the limiter, and the second request's phase runs beside."""
     cache = GatedCache()
     cache.gate.arm()
     async with opened(cache=cache) as processor:
@@ -95,7 +95,7 @@ async def test_a_cancelled_request_drains_then_releases_then_ends(
                 moment.go_on()
                 await request_.ended.wait()
 
-            if name == "phase 2" and not native:  # a scope may find the request finished in that very hop
+            if name == "phase 2" and not native:  # a scope may find the request finished in that very call
                 assert request_.was_cancelled or isinstance(request_.outcome, MultiModalInputs)
             else:
                 assert request_.was_cancelled

@@ -1,7 +1,7 @@
 """`Task.cancel` from outside, together with a deadline or a scope of the caller's: the cancellation is what arrives.
 
 `asyncio.timeout` and anyio's scopes count a task's cancellations to know whose is whose. anyio 4.16 miscounts where a
-nursery's child was cancelled on its own; see `lazymedia.hops.Child`. Each test brings a nursery of lazymedia's into
+nursery's child was cancelled on its own; see `lazymedia.nursery.Child`. Each test brings a nursery of lazymedia's into
 that state, and holds it there by a gate.
 """
 
@@ -20,8 +20,8 @@ from lazymedia import MediaConnector, RawBytesMediaIO
 from lazymedia.chat.fetching import fetch_parts
 from lazymedia.chat.messages import MediaPart
 from lazymedia.errors import UnprocessableMediaError
-from lazymedia.hops import Child, open_nursery
 from lazymedia.media import MediaIO, MediaRef
+from lazymedia.nursery import Child, open_nursery
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.testing import GatedMediaIO, MediaServer, Request, Response, assert_quiet
 from tests.loops import ASYNCIO_ONLY

@@ -59,7 +59,7 @@ async def test_a_fetch_can_be_cancelled_before_every_step(path: str, is_kept: bo
                 await media.fetch_image(server.url("/other"), IMAGE)
             was_cancelled = await cancelled_before(step, media, server.url(path))
             owned = media._owned
-            slots = owned.downloader.slots
+            slots = owned.downloader.connection_limits
             assert (len(owned.flights), slots.in_use, slots.known_hosts, owned.budget.held) == (0, 0, 0, 0)
             assert owned.keys.borrowed_tokens == 0
             finished = 0 if was_cancelled else finished + 1

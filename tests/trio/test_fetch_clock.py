@@ -16,12 +16,12 @@ import trio.testing
 
 from lazymedia.errors import FetchTimeoutError, UpstreamError
 from lazymedia.fetch.body_buffer import BodyBuffer, ByteBudget
-from lazymedia.fetch.domains import DomainRules
 from lazymedia.fetch.download import Downloader
-from lazymedia.fetch.retries import Retries
+from lazymedia.fetch.http_rules.messages import Headers, Reply
+from lazymedia.fetch.http_rules.retries import Retries
+from lazymedia.fetch.policy.domains import DomainRules
+from lazymedia.fetch.policy.url import HttpUrl
 from lazymedia.fetch.single_flight import SingleFlight
-from lazymedia.fetch.transport import Headers, Reply
-from lazymedia.fetch.url import HttpUrl
 from lazymedia.limits import Limits
 
 URL = HttpUrl("http", "media.example", 80, "/")

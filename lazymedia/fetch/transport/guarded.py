@@ -25,15 +25,15 @@ from anyio.lowlevel import checkpoint
 
 from lazymedia.contexts import asynccontextmanager, contextmanager
 from lazymedia.errors import NotAllowedError
-from lazymedia.fetch.address import Address, AddressPolicy
-from lazymedia.fetch.client import ADDRESS, ClientTransport
-from lazymedia.fetch.own_addresses import own_addresses
-from lazymedia.fetch.owned import run_owned
-from lazymedia.fetch.pool import Connection, Origin, Pool
-from lazymedia.fetch.resolve import Resolver
-from lazymedia.fetch.transport import BROKEN, Transport
-from lazymedia.hops import open_nursery, run_in_thread
+from lazymedia.fetch.policy.address import Address, AddressPolicy
+from lazymedia.fetch.transport.base import BROKEN, Transport
+from lazymedia.fetch.transport.client import ADDRESS, ClientTransport
+from lazymedia.fetch.transport.own_addresses import own_addresses
+from lazymedia.fetch.transport.pool import Connection, Origin, Pool
+from lazymedia.fetch.transport.resolve import Resolver
 from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.nursery import open_nursery, run_owned
+from lazymedia.worker import run_in_thread
 
 MAX_DIALS: Final = 4
 """Addresses of one host that are tried; a name can have thousands."""
@@ -311,7 +311,7 @@ class _GuardedNetwork(httpcore2.AsyncNetworkBackend):
         if not isinstance(theirs, tuple) or int(ip_address(theirs[0])) != int(address):
             raise NotAllowedError
         if isinstance(ours, tuple):
-            self._resolver.admit_ends(address, str(ours[0]))
+            self._resolver.check_ends(address, str(ours[0]))
 
     async def connect_unix_socket(self, *_: object, **__: object) -> httpcore2.AsyncNetworkStream:
         raise NotAllowedError

@@ -13,8 +13,8 @@ from lazymedia.chat.fetching import fetch_parts
 from lazymedia.chat.messages import MediaPart
 from lazymedia.errors import FetchTimeoutError, OverloadedError, PayloadTooLargeError
 from lazymedia.fetch import MediaConnector
-from lazymedia.fetch.slots import Slots
-from lazymedia.fetch.url import HttpUrl
+from lazymedia.fetch.policy.url import HttpUrl
+from lazymedia.fetch.transport.connection_limits import ConnectionLimits
 from lazymedia.limits import Limits
 from lazymedia.media.raw import RawBytesMediaIO
 from lazymedia.testing.server import MediaServer, Request, Response
@@ -30,19 +30,19 @@ def at(host: str, scheme: str = "http") -> HttpUrl:
 class Holder:
     """Tasks that take a place each and keep it until told."""
 
-    def __init__(self, slots: Slots) -> None:
-        self._slots = slots
+    def __init__(self, slots: ConnectionLimits) -> None:
+        self._connection_limits = slots
         self.order: list[str] = []
         self.gate = anyio.Event()
 
     async def hold(self, url: HttpUrl, name: str) -> None:
-        async with self._slots.hold(url):
+        async with self._connection_limits.hold(url):
             self.order.append(name)
             await self.gate.wait()
 
 
 async def test_a_host_has_so_many_places_and_others_have_theirs() -> None:
-    slots = Slots(Limits(max_connections_per_host=2))
+    slots = ConnectionLimits(Limits(max_connections_per_host=2))
     holder = Holder(slots)
     async with anyio.create_task_group() as nursery:
         for name in ("a1", "a2", "a3"):
@@ -60,7 +60,7 @@ async def test_a_host_has_so_many_places_and_others_have_theirs() -> None:
 
 
 async def test_places_are_given_in_the_order_of_asking() -> None:
-    slots = Slots(Limits(max_connections_per_host=1))
+    slots = ConnectionLimits(Limits(max_connections_per_host=1))
     order: list[int] = []
 
     async def take(number: int) -> None:
@@ -77,7 +77,7 @@ async def test_places_are_given_in_the_order_of_asking() -> None:
 
 
 async def test_who_waits_for_a_slow_host_takes_no_place_of_all() -> None:
-    slots = Slots(Limits(max_connections=2, max_connections_per_host=1))
+    slots = ConnectionLimits(Limits(max_connections=2, max_connections_per_host=1))
     holder = Holder(slots)
     async with anyio.create_task_group() as nursery:
         for name in ("a1", "a2", "a3"):
@@ -94,15 +94,15 @@ async def test_who_waits_for_a_slow_host_takes_no_place_of_all() -> None:
 
 
 async def test_who_would_wait_behind_too_many_is_told_to_come_later() -> None:
-    slots = Slots(Limits(max_connections_per_host=1, max_waiting_fetches=1))
+    slots = ConnectionLimits(Limits(max_connections_per_host=1, max_waiting_fetches=1))
     holder = Holder(slots)
     async with anyio.create_task_group() as nursery:
         nursery.start_soon(holder.hold, at("a"), "1")
         nursery.start_soon(holder.hold, at("a"), "2")
         await anyio.wait_all_tasks_blocked()
-        with pytest.raises(OverloadedError) as refused:
+        with pytest.raises(OverloadedError) as rejected:
             await holder.hold(at("a"), "3")
-        assert refused.value.retry_after == 1.0
+        assert rejected.value.retry_after == 1.0
         async with slots.hold(at("b")):
             pass  # a place that is free needs no waiting
         holder.gate.set()
@@ -111,7 +111,7 @@ async def test_who_would_wait_behind_too_many_is_told_to_come_later() -> None:
 
 
 async def test_a_wait_that_is_cancelled_leaves_no_trace() -> None:
-    slots = Slots(Limits(max_connections_per_host=1, max_waiting_fetches=1))
+    slots = ConnectionLimits(Limits(max_connections_per_host=1, max_waiting_fetches=1))
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(slots.hold(at("a")))
         for _ in range(3):
@@ -166,7 +166,7 @@ async def test_a_slow_host_keeps_no_other_from_being_served() -> None:
 
 
 async def test_all_downloads_together_hold_so_many_bytes() -> None:
-    """The one that would go over is refused and gives back what it held; the other has its room."""
+    """The one that would go over is rejected and gives back what it held; the other has its room."""
     sent, gate = anyio.Event(), anyio.Event()
 
     async def half(request: Request) -> Response:
@@ -188,9 +188,9 @@ async def test_all_downloads_together_hold_so_many_bytes() -> None:
             nursery.start_soon(media.fetch_image, server.url("/a"), IMAGE)
             await sent.wait()
             assert media._owned.budget.held == 60
-            with pytest.raises(OverloadedError) as refused:
+            with pytest.raises(OverloadedError) as rejected:
                 await media.fetch_image(server.url("/declared"), IMAGE)
-            assert refused.value.retry_after == 1.0
+            assert rejected.value.retry_after == 1.0
             assert media._owned.budget.held == 60
             await media.fetch_image(server.url("/fits"), IMAGE)
             gate.set()

@@ -1,6 +1,4 @@
-"""A name becomes addresses, once, each of them checked before any is dialled.
-
-Comes in: a host and a port. Goes out: addresses that the policy admits. Never here: sockets to those addresses.
+"""Name lookups: a name becomes addresses, once, each of them checked before any is dialled.
 
 A resolver can hang for as long as its own timeouts are, and the call cannot be stopped: its thread is lost until it
 returns. So no request may take more threads than its share, the last half of them go to requests that have none, a name
@@ -20,11 +18,10 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 
 from lazymedia.errors import OverloadedError, UpstreamError
-from lazymedia.fetch.address import Address, AddressPolicy, unwrapped
-from lazymedia.fetch.sharing import Sharers, current_sharers, fewest, held_by
-from lazymedia.fetch.transport import literal_address
-from lazymedia.hops import STOPPED, Failed, Outcome, Value
+from lazymedia.fetch.policy.address import Address, AddressPolicy, literal_address, unwrapped
+from lazymedia.fetch.transport.sharing import Sharers, current_sharers, fewest, held_by
 from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.outcome import STOPPED, Failed, Outcome, Value
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -83,24 +80,24 @@ class Resolver:
             UpstreamError: The name has no address, cannot be looked up, or its lookup hangs.
         """
         addresses = await self._find(host, port)
-        self._policy.admit(host, port, addresses)
+        self._policy.check(host, port, addresses)
         return addresses
 
-    def admit_ends(self, theirs: Address, ours: str) -> None:
-        """Let a connection be used, given both of its ends.
+    def check_ends(self, theirs: Address, ours: str) -> None:
+        """Do nothing where a connection with these two ends may be used.
 
         Raises:
             NotAllowedError: They are one address, so that this machine dialled itself, and no operator allowed that.
         """
         own = literal_address(ours)
         if own is not None and unwrapped(own) == unwrapped(theirs):
-            self._policy.admit_own(theirs)
+            self._policy.check_own(theirs)
 
     async def _find(self, host: str, port: int) -> Sequence[Address]:
         literal = literal_address(host)
         if literal is not None:
             return [literal]
-        self._policy.admit_lookup(host, port)
+        self._policy.check_lookup(host, port)
         lookup = self._join(host)
         try:
             with anyio.move_on_after(self._max_wait):

@@ -1,12 +1,9 @@
 """Which addresses may be dialled: by default those of the public internet and no others.
 
-Comes in: IP addresses that a name resolved to. Goes out: a verdict on each, and one on the whole set. Never here:
-names, sockets, or an answer to why something was refused.
-
-`is_global` of the standard library is one of two locks. It differs between Python versions and calls multicast, cloud
-metadata services and private addresses wrapped in IPv6 global. The table here follows IANA's special-purpose registries
-(iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry): it refuses what is not "globally
-reachable" there, and whatever wraps a refused address.
+`is_global` of the standard library alone does not suffice. It differs between Python versions and calls multicast,
+cloud metadata services and private addresses wrapped in IPv6 global. The table here follows IANA's special-purpose
+registries (iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry): what is not "globally
+reachable" there is rejected, and whatever wraps a rejected address.
 """
 
 from __future__ import annotations
@@ -60,21 +57,21 @@ _METADATA: Final = frozenset(
 )
 
 
-class Verdict(Enum):
-    """What is thought of one address."""
+class AddressClass(Enum):
+    """How the policy classifies one address."""
 
     PUBLIC = auto()
     OPTED_IN = auto()
     """Inside a network that the operator named."""
-    REFUSED = auto()
+    REJECTED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class AddressPolicy:
     """Attributes:
-    networks: Otherwise refused networks that the operator allows.
+    networks: Otherwise rejected networks that the operator allows.
     ports: Ports of every host that is not wholly inside those networks.
-    own: Addresses of this machine, loopback ones excepted. Refused, unless named one by one.
+    own: Addresses of this machine, loopback ones excepted. Rejected, unless named one by one.
     """
 
     networks: tuple[Network, ...] = ()
@@ -96,50 +93,50 @@ class AddressPolicy:
             raise ValueError("allowed_ports: a port is a number between 1 and 65535")
         return cls(tuple(map(ip_network, allowed_networks)), ports)
 
-    def judge(self, address: Address) -> Verdict:
-        """The verdict on one address, with every address that it wraps.
+    def classify(self, address: Address) -> AddressClass:
+        """The class of one address, with every address that it wraps.
 
         Metadata services and this machine's own addresses are opted into as networks of one address, never by a wider
         network around them: a network is opened for its media servers, and not for these.
         """
         address = unwrapped(address)
         inside = _wrapped(address) if isinstance(address, IPv6Address) else ()
-        if any(self.judge(inner) is Verdict.REFUSED for inner in inside):
-            return Verdict.REFUSED
+        if any(self.classify(inner) is AddressClass.REJECTED for inner in inside):
+            return AddressClass.REJECTED
         if address in _METADATA or address in self.own:
-            return Verdict.OPTED_IN if self._names(address) else Verdict.REFUSED
+            return AddressClass.OPTED_IN if self._names(address) else AddressClass.REJECTED
         if any(address in network for network in self.networks):
-            return Verdict.OPTED_IN
-        return Verdict.PUBLIC if _is_public(address) else Verdict.REFUSED
+            return AddressClass.OPTED_IN
+        return AddressClass.PUBLIC if _is_public(address) else AddressClass.REJECTED
 
-    def admit_own(self, address: Address) -> None:
-        """Let a connection be used whose two ends are one address, so that this machine has dialled itself.
+    def check_own(self, address: Address) -> None:
+        """Do nothing where a connection may be used whose two ends are one address: this machine has dialled itself.
 
         Raises:
             NotAllowedError: It is neither named by itself nor a loopback address, for which a network suffices.
         """
         address = unwrapped(address)
-        if not self._names(address) and not (address.is_loopback and self.judge(address) is Verdict.OPTED_IN):
+        if not self._names(address) and not (address.is_loopback and self.classify(address) is AddressClass.OPTED_IN):
             raise NotAllowedError
 
     def _names(self, address: Address) -> bool:
         return ip_network(address) in self.networks
 
-    def admit(self, host: str, port: int, addresses: Iterable[Address]) -> None:
-        """Let a host be dialled at any of its addresses, or at none.
+    def check(self, host: str, port: int, addresses: Iterable[Address]) -> None:
+        """Do nothing where a host may be dialled at each of these addresses.
 
         Raises:
-            NotAllowedError: One of them is refused; or the port is, or the host has no domain, and not all addresses
+            NotAllowedError: One of them is rejected; or the port is, or the host has no domain, and not all addresses
                 are inside the networks that the operator named.
         """
-        verdicts = {self.judge(address) for address in addresses}
-        if Verdict.REFUSED in verdicts:
+        classes = {self.classify(address) for address in addresses}
+        if AddressClass.REJECTED in classes:
             raise NotAllowedError
-        if verdicts != {Verdict.OPTED_IN} and not self._is_ordinary(host, port):
+        if classes != {AddressClass.OPTED_IN} and not self._is_ordinary(host, port):
             raise NotAllowedError
 
-    def admit_lookup(self, host: str, port: int) -> None:
-        """Let a name be asked for, where any answer at all could be admitted.
+    def check_lookup(self, host: str, port: int) -> None:
+        """Do nothing where a name may be looked up, because some answer would be allowed.
 
         Raises:
             NotAllowedError: None could.
@@ -177,4 +174,12 @@ def _wrapped(address: IPv6Address) -> Iterator[IPv4Address]:
     yield from address.teredo or ()
 
 
-__all__ = ["Address", "AddressPolicy", "Verdict", "unwrapped"]
+def literal_address(host: str) -> Address | None:
+    """The address that a URL's host is, where it is no name."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+__all__ = ["Address", "AddressClass", "AddressPolicy", "literal_address", "unwrapped"]

@@ -1,9 +1,7 @@
-"""The addresses of this very machine by which it is known outside: nobody else's to reach through it.
-
-Comes in: nothing. Goes out: addresses. Never here: a packet, or a name.
+"""The addresses of this machine other than loopback ones.
 
 A service that is bound to all interfaces, or that trusts callers from its own address, can be reached by a machine's
-public address as well as by 127.0.0.1. Private addresses are refused anyway; what is left is a public one.
+public address as well as by 127.0.0.1. Private addresses are rejected anyway; what is left is a public one.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import socket
 from ipaddress import ip_address
 from typing import Final
 
-from lazymedia.fetch.address import Address, unwrapped
+from lazymedia.fetch.policy.address import Address, unwrapped
 
 _SOMEWHERE: Final = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 """Addresses of documentation (RFC 5737, RFC 3849), to which a machine routes as to any other of the internet."""

@@ -1,4 +1,4 @@
-"""Which request a fetch belongs to: what all fetches of a connector share is divided between requests.
+"""Which request a fetch belongs to. What all fetches of a connector share is divided between requests.
 
 All fetches of one chat request belong together, however many URLs it names. A fetch outside any request is a request of
 its own. A download that several requests wait for belongs to all of them.
@@ -18,15 +18,15 @@ from lazymedia.contexts import contextmanager
 @final
 @dataclass(eq=False, slots=True)
 class Request:
-    """One request, and what it has had of a connector's places (see `lazymedia.fetch.slots`).
+    """One request, and what it has had of a connector's slots (see `lazymedia.fetch.transport.connection_limits`).
 
     Attributes:
-        turn: The number of its last place, counted over all requests; 0 before the first.
-        taken_back: How many of its places were taken back.
+        turn: The number of its last slot, counted over all requests; 0 before the first.
+        revoked: How many of its slots were revoked.
     """
 
     turn: int = 0
-    taken_back: int = 0
+    revoked: int = 0
 
 
 @final

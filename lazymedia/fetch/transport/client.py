@@ -15,10 +15,11 @@ import anyio
 
 from lazymedia.contexts import asynccontextmanager
 from lazymedia.errors import BadUrlError
-from lazymedia.fetch.address import AddressPolicy
-from lazymedia.fetch.http_logs import short_records
-from lazymedia.fetch.transport import Headers, Reply, literal_address, lower_names, request_headers, translated
-from lazymedia.fetch.url import DEFAULT_PORTS, HttpUrl
+from lazymedia.fetch.http_rules.messages import Headers, Reply, lower_names, request_headers
+from lazymedia.fetch.policy.address import AddressPolicy, literal_address
+from lazymedia.fetch.policy.url import DEFAULT_PORTS, HttpUrl
+from lazymedia.fetch.transport.base import translated
+from lazymedia.fetch.transport.http_logs import short_records
 from lazymedia.limits import Limits
 
 ADDRESS: Final = "lazymedia_address"
@@ -52,7 +53,7 @@ class ClientTransport:
     async def get(self, url: HttpUrl, extra: Headers = ()) -> AsyncIterator[Reply]:
         if self._policy is not None:
             address = literal_address(url.host)
-            self._policy.admit(url.host, url.port, [] if address is None else [address])
+            self._policy.check(url.host, url.port, [] if address is None else [address])
         lib = self._library
         # Which of the two a closed connection is, differs between transports.
         dropped = (lib.NetworkError,) if self._policy is None else (lib.NetworkError, lib.RemoteProtocolError)

@@ -1,11 +1,8 @@
-"""Connections to servers, each for one request at a time, and kept for a while after it.
-
-Comes in: an origin. Goes out: a connection that nobody else uses, until it is given back. Never here: who may have one
-(`slots` counts places), or whether its address is allowed (the network judges).
+"""Connections to servers, each for one request at a time, and kept open for a while after it.
 
 A connection in use belongs to its user, who closes it or gives it back; the pool knows those that are idle and how many
-there are in all. So no cancellation, wherever it strikes, can leave the pool with a connection that is neither. (The
-HTTP library's own pool looks at all its connections, twice, for each request.)
+there are in all. So a cancellation at any point leaves no connection that is neither. (The HTTP library's own pool
+looks at all its connections, twice, for each request.)
 """
 
 from __future__ import annotations

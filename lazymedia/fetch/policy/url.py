@@ -1,11 +1,9 @@
-"""One parse, one meaning: what a URL's text says, as a value that is both checked and dialled.
+"""URLs: one parse, whose value is both checked and dialled.
 
-Comes in: text, from a client or from a redirect. Goes out: `DataUrl`, `HttpUrl` or `FileUrl`. Never here: a policy
-about hosts, or a second parser (two parsers that disagree about a host are how a check is walked around).
-
-Whatever two common parsers read differently is refused: backslashes, control characters, user-info, numbers that only
-some resolvers take for an address, zone ids. The request target goes out byte for byte as it came in; only characters
-that no request line can carry are percent-encoded, as browsers do.
+There is no second parser: two parsers that disagree about a host are how a check is bypassed. Whatever two common
+parsers read differently is rejected: backslashes, control characters, user-info, numbers that only some resolvers take
+for an address, zone ids. The request target goes out byte for byte as it came in; only characters that no request line
+can carry are percent-encoded, as browsers do.
 """
 
 from __future__ import annotations
@@ -85,7 +83,7 @@ def parse_url(text: str, *, max_length: int) -> DataUrl | FileUrl | HttpUrl:
 
     Args:
         text: A URL as a client gave it. Schemes are read in any case.
-        max_length: Characters allowed, data URLs excepted (their payload's size is judged before it is decoded).
+        max_length: Characters allowed, data URLs excepted (their payload's size is checked before it is decoded).
 
     Raises:
         BadUrlError: It cannot be parsed, could be read in two ways, or has a scheme that is not served.
@@ -104,7 +102,7 @@ def parse_url(text: str, *, max_length: int) -> DataUrl | FileUrl | HttpUrl:
         raise BadUrlError("the URL has white space around it")
     if len(text) > max_length:
         raise BadUrlError(f"the URL has more than the {max_length} characters allowed")
-    _refuse_unsafe(text)
+    _reject_unsafe(text)
     scheme = _SCHEME.match(text)
     match scheme and scheme[1].lower():
         case "http" | "https" as web:
@@ -144,7 +142,7 @@ def follow(base: HttpUrl, location: str, *, max_length: int) -> HttpUrl:
         BadUrlError: As `parse_url`.
         NotAllowedError: It leaves http and https, or goes from https back to http.
     """
-    _refuse_unsafe(location)
+    _reject_unsafe(location)
     if _SCHEME.match(location):
         text = location
     elif location.startswith("//"):
@@ -229,7 +227,7 @@ def _to_ascii(host: str) -> str:
         raise BadUrlError("the URL's host is not an international host name") from None
 
 
-def _refuse_unsafe(text: str) -> None:
+def _reject_unsafe(text: str) -> None:
     if text != text.strip() or _UNSAFE.search(text):
         raise BadUrlError("the URL has a control character, a backslash, or white space around it")
 

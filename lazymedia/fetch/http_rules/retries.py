@@ -1,23 +1,20 @@
 """Which failures are tried again, and when.
 
-Comes in: a failure of one try. Goes out: the seconds until the next, or None. Never here: the next try.
-
-Tried again is what passes by itself: connections that could not be made or broke, bodies that broke off, and statuses
-by which a server says that it cannot answer now. Refusals never are, nor answers that are wrong in a way they would be
-wrong again. A wait that would outlast everybody who waits for the download is not begun.
+Tried again are connections that could not be made or broke, bodies that broke off, and statuses by which a server says
+that it cannot answer now. Rejections are not, nor answers that would be wrong again. A delay that ends behind the last
+deadline of those who wait is not begun.
 """
 
 from __future__ import annotations
 
 import random
 import socket
+import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Final, final
 
 from lazymedia.errors import UpstreamError
-from lazymedia.fetch.ranges import http_date
-from lazymedia.fetch.transport import Reply
+from lazymedia.fetch.http_rules.messages import Reply, http_date
 from lazymedia.limits import Limits
 
 TOO_MANY: Final = 429
@@ -31,7 +28,7 @@ def status_error(reply: Reply) -> UpstreamError:
     retry_after = _retry_after(reply.values(b"retry-after"))
     transient = reply.status in _TRANSIENT or (reply.status >= 500 and reply.status not in _LASTING)
     if reply.status == TOO_MANY and retry_after is None:
-        transient = False  # it asks for patience, and does not say how much
+        transient = False  # it asks for grace, and does not say how much
     return UpstreamError(f"the server answers with status {reply.status}", transient=transient, retry_after=retry_after)
 
 
@@ -47,7 +44,7 @@ def _retry_after(values: Sequence[bytes]) -> float | None:
     if values[0].isdigit():
         return float(values[0][:_MAX_DIGITS])
     moment = http_date(values[0])
-    return None if moment is None else max(0.0, (moment - datetime.now(UTC)).total_seconds())
+    return None if moment is None else max(0.0, moment - time.time())
 
 
 @final

@@ -1,6 +1,4 @@
-"""One private file of the download cache: read only if it is ours alone, written whole or not at all.
-
-Comes in: the descriptor of a folder, a name, bytes. Goes out: bytes of a judged file. Never here: what the bytes mean.
+"""Private files of the download cache: read only if they are this user's alone, written whole or not at all.
 
 Names are looked up in the open folder, and no link is followed. A new file is written under a name that no reader looks
 for, flushed to the disk, and renamed, so that a reader finds the old file, the new one or none. The rename itself is
@@ -17,13 +15,13 @@ from contextlib import suppress
 from typing import Final, final
 
 from lazymedia.contexts import contextmanager
-from lazymedia.fetch.cache_entry import BrokenEntryError
+from lazymedia.fetch.disk_cache.entry import BrokenEntryError
 
 ENTRY: Final = ".entry"
 RENEWAL: Final = ".renewed"
 UNFINISHED: Final = ".unfinished"
 
-SAFELY: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)  # a platform without them is refused
+SAFELY: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)  # a platform without them is rejected
 _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | SAFELY  # opening a FIFO waits for a writer otherwise
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY
 _MODE: Final = 0o600
@@ -33,7 +31,7 @@ _NO_FILE_OF_OURS: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENXIO, err
 
 @final
 class PrivateFile:
-    """A file that was judged when it was opened."""
+    """A file that was checked when it was opened."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         self._descriptor = descriptor

@@ -1,26 +1,21 @@
-"""What HTTP lets a cache do that several clients share: keep a response or not, and for how long unasked (RFC 9111).
+"""What HTTP allows a shared cache (RFC 9111): whether a response may be stored, and for how long it is fresh.
 
-Comes in: the headers of an answer, and when it came. Goes out: the `Terms` on which it may be kept, or None. Never
-here: a clock, a file, or a guess; a server that names no time is asked each time.
+A response whose server names no time is revalidated each time; nothing is guessed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Final
 
-Headers = Sequence[tuple[bytes, bytes]]
-"""Names in any case, in order, repeated ones repeated."""
+from lazymedia.fetch.http_rules.messages import Headers, http_date
 
 _DIRECTIVE: Final = re.compile(rb'([^\s,;="]+)\s*(?:=\s*("(?:[^"\\]|\\.)*"|[^\s,;]*))?')
 _SECONDS: Final = re.compile(rb"[0-9]+")
 _MOST_SECONDS: Final = 1 << 31  # RFC 9111, section 1.2.2: whatever is longer is this long
 _ETAG: Final = re.compile(rb"[\x20-\x7e]{1,1024}")  # longer ones, and those that no header can carry back, are not kept
-_LONGEST_DATE: Final = 64
 
 _NOT_KEPT: Final = frozenset({b"no-store", b"private"})
 _SAME_FOR_ALL: Final = frozenset(
@@ -121,34 +116,23 @@ def _lifetime(headers: Headers, directives: dict[bytes, list[bytes]], now: float
     for name in (b"s-maxage", b"max-age"):
         if name in directives:
             return min(map(_seconds, directives[name]))
-    expiries = [_date(value) for value in _values(headers, b"expires")]
+    expiries = [http_date(value) for value in _values(headers, b"expires")]
     if not expiries:
         return 0
-    dates = [date for date in map(_date, _values(headers, b"date")) if date is not None]
+    dates = [date for date in map(http_date, _values(headers, b"date")) if date is not None]
     return min(0 if expiry is None else expiry - max(dates, default=now) for expiry in expiries)
 
 
 def _age(headers: Headers, now: float) -> float:
     """Seconds since the origin made the response, as far as its headers tell."""
     stated = [_seconds(value) for value in _values(headers, b"age")]
-    apparent = [now - date for date in map(_date, _values(headers, b"date")) if date is not None]
+    apparent = [now - date for date in map(http_date, _values(headers, b"date")) if date is not None]
     return max([0, *stated, *apparent])
 
 
 def _seconds(text: bytes) -> int:
     """Zero for what is no number."""
     return min(int(text[:20]), _MOST_SECONDS) if _SECONDS.fullmatch(text) else 0
-
-
-def _date(value: bytes) -> float | None:
-    """POSIX seconds; None for what is no date, such as the ``0`` that many servers send for "expired"."""
-    if len(value) > _LONGEST_DATE:
-        return None
-    try:
-        parsed = parsedate_to_datetime(value.decode("ascii"))
-        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
 
 
 def _etag(headers: Headers) -> str | None:
@@ -161,10 +145,10 @@ def _etag(headers: Headers) -> str | None:
 
 def _last_modified(headers: Headers) -> str | None:
     match _values(headers, b"last-modified"):
-        case [value] if _date(value) is not None:
+        case [value] if http_date(value) is not None:
             return value.decode("ascii")
         case _:
             return None
 
 
-__all__ = ["Headers", "Terms", "is_whole", "terms_after", "terms_of"]
+__all__ = ["Terms", "is_whole", "terms_after", "terms_of"]

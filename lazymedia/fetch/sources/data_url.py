@@ -1,13 +1,12 @@
-"""Payloads inside the URL itself (RFC 2397).
+"""Data URLs: payloads inside the URL itself (RFC 2397). For worker threads.
 
-Comes in: a `DataUrl`. Goes out: its media type and payload. Never here: a general URL parser (tens of megabytes of text
-take one seconds), or the event loop. Every function here is for a worker thread and works in blocks: one call over the
-whole text would hold the interpreter's lock, and with it the event loop, for as long as it takes.
+Everything works in blocks: one call over the whole text, which may have tens of megabytes, would hold the interpreter's
+lock, and with it the event loop, for as long as it takes. A general URL parser takes seconds for it.
 
-One reading only. Base64 is read as browsers read it (infra.spec.whatwg.org, forgiving-base64): white space does not
-count, the padding may be missing, all else must be right. The alphabet for URLs is refused: a payload may mix both, and
-guessing could yield another picture than was sent. Escapes are whole; there is no fragment; a comma inside a quoted
-parameter does not end the media type.
+Base64 is read as browsers read it (infra.spec.whatwg.org, forgiving-base64): white space does not count, the padding
+may be missing, all else must be right. The alphabet for URLs is rejected: a payload may mix both, and guessing could
+yield another picture than was sent. Escapes are whole; there is no fragment; a comma inside a quoted parameter does not
+end the media type.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import pybase64
 
 from lazymedia.errors import BadUrlError, UnprocessableMediaError
 from lazymedia.fetch.body_buffer import CappedBuffer, too_large
-from lazymedia.fetch.url import DataUrl
+from lazymedia.fetch.policy.url import DataUrl
 
 _PREFIX: Final = len("data:")
 _MAX_HEADER: Final = 4096

@@ -1,12 +1,9 @@
-"""Downloads kept on disk from one run to the next, for one process or several.
-
-Comes in: a URL, and a body that was downloaded whole with the headers it came with. Goes out: the same bytes, or None.
-Never here: the event loop (calls are for a worker thread), the network, or an error; whatever is wrong with the disk,
-the folder or a file costs a download and nothing else.
+"""`DownloadCache`: downloads kept on disk from one run to the next, for one process or several.
 
 One file per URL, named by a digest of scope and URL and by nothing that a client can choose. Its checksum is verified
 at each read, so that a torn, flipped, swapped or planted file is a miss, and is removed. Age counts from the download:
-neither a read nor a server's "not modified" lengthens it.
+neither a read nor a server's "not modified" lengthens it. Whatever is wrong with the disk, the folder or a file costs a
+download and is no error.
 
 The libraries there are do less: diskcache unpickles what it finds and, like hishel, keeps one SQLite index, which a
 flipped bit makes an error for every URL; none verifies bodies, and hishel wants to be the HTTP client's transport.
@@ -26,8 +23,8 @@ from hashlib import sha256
 from typing import Final, Self, final
 
 from lazymedia.contexts import contextmanager
-from lazymedia.fetch.cache_budget import Budget, billed
-from lazymedia.fetch.cache_entry import (
+from lazymedia.fetch.disk_cache.budget import Budget, billed
+from lazymedia.fetch.disk_cache.entry import (
     CLOCK_SLACK,
     RENEWAL_BYTES,
     BrokenEntryError,
@@ -36,9 +33,10 @@ from lazymedia.fetch.cache_entry import (
     Renewal,
     checksum_of,
 )
-from lazymedia.fetch.cache_file import ENTRY, RENEWAL, PrivateFile, UnfinishedFile, opened_file, remove
-from lazymedia.fetch.cache_folder import PrivateFolder
-from lazymedia.fetch.freshness import Headers, is_whole, terms_after
+from lazymedia.fetch.disk_cache.file import ENTRY, RENEWAL, PrivateFile, UnfinishedFile, opened_file, remove
+from lazymedia.fetch.disk_cache.folder import PrivateFolder
+from lazymedia.fetch.http_rules.freshness import is_whole, terms_after
+from lazymedia.fetch.http_rules.messages import Headers
 
 log = logging.getLogger("lazymedia.fetch")
 
@@ -76,8 +74,8 @@ class DownloadCache:
         scope: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        _refuse_unless_number("max_bytes", max_bytes, int)
-        _refuse_unless_number("max_age", max_age, float)
+        _reject_unless_number("max_bytes", max_bytes, int)
+        _reject_unless_number("max_age", max_age, float)
         self._folder = PrivateFolder(folder)
         self._max_bytes = max_bytes
         self._max_age = max_age
@@ -130,7 +128,7 @@ class DownloadCache:
     ) -> None:
         """Store a download, if its server allows it and there is room.
 
-        What is stored must have been accepted: the body of a 200, complete, and no media that was refused. Not stored
+        What is stored must have been accepted: the body of a 200, complete, and no media that was rejected. Not stored
         are bodies whose headers do not say that they are whole, and those that could never be used: neither fresh nor
         to be asked for.
 
@@ -285,7 +283,7 @@ def _scope_bytes(scope: str) -> bytes:
     return scope.encode("utf-8", "surrogatepass")
 
 
-def _refuse_unless_number(name: str, value: float, kind: type[float]) -> None:
+def _reject_unless_number(name: str, value: float, kind: type[float]) -> None:
     if isinstance(value, bool) or not isinstance(value, kind if kind is int else int | float):
         raise TypeError(f"{name} must be a number of type {kind.__name__}, not {type(value).__name__}")
     if not 0 <= value < float("inf"):

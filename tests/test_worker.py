@@ -1,4 +1,4 @@
-"""Thread hops: owned, settled in the thread, never left before their thread has ended."""
+"""Calls into worker threads: owned, settled in the thread, never left before their thread has ended."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from anyio.lowlevel import checkpoint as loop_checkpoint
 from anyio.lowlevel import current_token
 
 from lazymedia.errors import DecoderCrashedError, OverloadedError
-from lazymedia.hops import in_hop, open_nursery, run_in_thread
 from lazymedia.media.stopping import DecodeStopped, checkpoint
+from lazymedia.nursery import open_nursery
 from lazymedia.testing.quiet import native_cancel
+from lazymedia.worker import in_thread_call, run_in_thread
 from tests.loops import ASYNCIO_ONLY
 
 pytestmark = pytest.mark.every_loop
@@ -235,6 +236,6 @@ async def test_a_block_that_raises_leaves_as_itself_after_its_children() -> None
 
 async def test_a_function_knows_that_it_runs_in_a_hop() -> None:
     loop = current_token()
-    assert await run_in_thread(partial(in_hop, loop), CapacityLimiter(1))
-    assert not in_hop(loop)
-    assert not await anyio.to_thread.run_sync(in_hop, loop)
+    assert await run_in_thread(partial(in_thread_call, loop), CapacityLimiter(1))
+    assert not in_thread_call(loop)
+    assert not await anyio.to_thread.run_sync(in_thread_call, loop)

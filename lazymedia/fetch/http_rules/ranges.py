@@ -1,22 +1,17 @@
-"""What it takes to go on with a body that broke off (RFC 9110, sections 8.8, 13.1.5 and 14).
+"""Resuming a body that broke off (RFC 9110, sections 8.8, 13.1.5 and 14).
 
-Comes in: the head of a response. Goes out: the headers that ask for the rest of the same bytes, and whether an answer
-is exactly that rest. Never here: the bytes.
-
-Two halves make one payload only if both are of one representation, so nothing is asked for without a strong validator
-that the server gave with the first half, and nothing is taken but the whole rest under the same validator.
+Two halves make one payload only if both are of one representation. So the rest is requested only with a strong
+validator that the server gave with the first half, and only the whole rest under the same validator is accepted.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Final, Self, final
 
-from lazymedia.fetch.transport import Reply, declared_length
-from lazymedia.fetch.url import HttpUrl
+from lazymedia.fetch.http_rules.messages import Reply, declared_length, http_date
+from lazymedia.fetch.policy.url import HttpUrl
 
 _CONTENT_RANGE: Final = re.compile(rb"(?i:bytes) ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19})")
 _STRONG_ETAG: Final = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"')
@@ -101,19 +96,10 @@ def _span(reply: Reply) -> tuple[int, int, int] | None:
     return (first, last, total) if fits else None
 
 
-def http_date(value: bytes) -> datetime | None:
-    """A point in time as headers write it, or None."""
-    try:
-        parsed = parsedate_to_datetime(value.decode("ascii"))
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return None if parsed.tzinfo is None else parsed
-
-
 def _is_strong(modified: bytes, dates: list[bytes]) -> bool:
     changed = http_date(modified)
     sent = http_date(dates[0]) if len(dates) == 1 else None
-    return changed is not None and sent is not None and (sent - changed).total_seconds() >= _CLOCKS_DIFFER
+    return changed is not None and sent is not None and sent - changed >= _CLOCKS_DIFFER
 
 
-__all__ = ["Conditions", "Resumption", "http_date", "whole"]
+__all__ = ["Conditions", "Resumption", "whole"]

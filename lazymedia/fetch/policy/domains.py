@@ -1,8 +1,4 @@
-"""Which hosts an operator lets URLs name.
-
-Comes in: the operator's lists, and a URL. Goes out: yes or no. Never here: addresses; a host on the list that resolves
-to a forbidden address stays forbidden.
-"""
+"""Which hosts URLs may name. A host on the list that resolves to a forbidden address stays forbidden."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from lazymedia.errors import BadUrlError
-from lazymedia.fetch.url import HttpUrl, parse_authority
+from lazymedia.fetch.policy.url import HttpUrl, parse_authority
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,7 @@ class DomainRules:
             _entries("denied_media_domains", denied),
         )
 
-    def admits(self, url: HttpUrl) -> bool:
+    def allows(self, url: HttpUrl) -> bool:
         """Whether a URL may name its host."""
         if any(entry.names(url) for entry in self.denied):
             return False

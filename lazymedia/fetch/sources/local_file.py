@@ -1,11 +1,9 @@
-"""Files of this host, below one folder that the operator named.
-
-Comes in: a `FileUrl`. Goes out: the file's bytes. Never here: the event loop; reading is for a worker thread.
+"""Files of this host, below one folder that the operator named. For worker threads.
 
 What is checked is what is read: the way down is walked folder by folder from a descriptor of the root, which is held
 from the beginning, no symbolic link is followed on it, and type and size are those of the opened descriptor. So nothing
-that is swapped in between leads outside. Missing, forbidden and unreadable files are refused in the same words, which
-tell nothing about what exists.
+that is swapped in between leads outside. Missing, forbidden and unreadable files are rejected in the same words, which
+do not show what exists.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import Final, final
 
 from lazymedia.errors import NotAllowedError, OverloadedError, UnprocessableMediaError
 from lazymedia.fetch.body_buffer import CappedBuffer, too_large
-from lazymedia.fetch.url import FileUrl
+from lazymedia.fetch.policy.url import FileUrl
 
 _BLOCK: Final = 1 << 20
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})

@@ -1,10 +1,7 @@
 """The private folder of a download cache.
 
-Comes in: a path, names of files. Goes out: descriptors of its sub-folders, a listing, a lock. Never here: what a file
-holds, or which are worth keeping.
-
-The folder belongs to this user and nobody else can write into it; that is looked at each time it is opened, and
-everything else goes by descriptors from there. So nothing that is swapped meanwhile leads outside.
+The folder belongs to this user and nobody else can write into it. That is checked each time it is opened, and
+everything else goes by descriptors from there, so that nothing that is swapped meanwhile leads outside.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from lazymedia.contexts import contextmanager
-from lazymedia.fetch.cache_file import SAFELY, UNFINISHED, closing, remove
+from lazymedia.fetch.disk_cache.file import SAFELY, UNFINISHED, closing, remove
 
 _NAME: Final = re.compile(r"[0-9a-f]{64}(\.entry|\.renewed)|[0-9a-f]{32}\.unfinished")
 _SHARD: Final = re.compile(r"[0-9a-f]{2}")

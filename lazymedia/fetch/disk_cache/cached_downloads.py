@@ -1,12 +1,8 @@
-"""Downloads that a cache on disk may save: asked first, asked about, and filled.
+"""Downloads through the disk cache: it is asked first, revalidated, and filled.
 
-Comes in: an `HttpUrl`. Goes out: a `Downloaded`, from the disk or from its server. Never here: how entries are kept, or
-how long (`disk_cache`, `freshness`), or a byte of a transfer (`download`).
-
-The rules of today hold for what was downloaded under those of yesterday: a URL is checked against them before the cache
-is asked, and so is every URL that the download went through, with the address that answered for it then. A download is
-stored when somebody has made a reference of it, and not before, so that nothing is stored that was refused; and beside
-the fetch, which does not wait for a disk.
+A cached download is checked against the rules of today: the URL before the cache is asked, and each URL that the
+download went through, with the address that answered then. A download is stored once a reference was made of it, so
+that nothing is stored that a decoder rejected. The fetch does not wait for the disk.
 """
 
 from __future__ import annotations
@@ -20,22 +16,22 @@ from typing import TYPE_CHECKING, Final, final
 from anyio import CapacityLimiter
 
 from lazymedia.errors import LazyMediaError, NotAllowedError
-from lazymedia.fetch.address import Address, AddressPolicy
 from lazymedia.fetch.body_buffer import BodyBuffer, too_large
-from lazymedia.fetch.disk_cache import CachedDownload, DownloadCache
+from lazymedia.fetch.disk_cache.cache import CachedDownload, DownloadCache
 from lazymedia.fetch.download import Downloaded, Downloader
-from lazymedia.fetch.ranges import Conditions
-from lazymedia.fetch.transport import literal_address
-from lazymedia.fetch.url import HttpUrl, parse_url
-from lazymedia.hops import Child, run_in_thread
+from lazymedia.fetch.http_rules.ranges import Conditions
+from lazymedia.fetch.policy.address import Address, AddressPolicy, literal_address
+from lazymedia.fetch.policy.url import HttpUrl, parse_url
 from lazymedia.limits import Limits
 from lazymedia.media import DecoderCaches, Payload
+from lazymedia.nursery import Child
+from lazymedia.worker import run_in_thread
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
 _MAX_STORING: Final = 8
-"""Downloads that are being stored. While there are so many, others are not kept: each holds a payload."""
+"""Downloads that are being stored. While there are so many, others are not cached: each holds a payload."""
 
 _UNKNOWN: Final = "-"
 """Where an address would stand."""
@@ -82,25 +78,25 @@ class CachedDownloads:
         Raises:
             LazyMediaError: What `Downloader.download` raises.
         """
-        self._admit(url)
-        kept = await run_in_thread(partial(self._cache.get, url.text), self._threads)
-        source = None if kept is None else self._admitted(kept)
-        if kept is None or source is None:
+        self._check(url)
+        cached = await run_in_thread(partial(self._cache.get, url.text), self._threads)
+        source = None if cached is None else self._allowed_source(cached)
+        if cached is None or source is None:
             return await self._downloader.download(url, buffer, time_left=time_left)
-        if not kept.is_fresh(time.time()):
+        if not cached.is_fresh(time.time()):
             downloaded = await self._downloader.download(
                 url,
                 buffer,
-                conditions=Conditions(source, tuple(kept.conditions)),
+                conditions=Conditions(source, tuple(cached.conditions)),
                 time_left=time_left,
             )
             if not downloaded.is_unchanged:
                 return downloaded
-            refresh = partial(self._cache.refresh, kept, downloaded.headers, downloaded.redirects)
+            refresh = partial(self._cache.refresh, cached, downloaded.headers, downloaded.redirects)
             await run_in_thread(refresh, self._threads)
-        if len(kept.data) > buffer.max_bytes:
+        if len(cached.data) > buffer.max_bytes:
             raise too_large(buffer.max_bytes)
-        return Downloaded(Payload(kept.data, caches=self._caches), source, (), from_cache=True)
+        return Downloaded(Payload(cached.data, caches=self._caches), source, (), from_cache=True)
 
     def keep(self, url: HttpUrl, downloaded: Downloaded) -> None:
         """Store a download of which a reference was made, once, however many were made."""
@@ -126,28 +122,28 @@ class CachedDownloads:
         finally:
             self._storing -= 1
 
-    def _admit(self, url: HttpUrl, address: Address | None = None) -> None:
+    def _check(self, url: HttpUrl, address: Address | None = None) -> None:
         """Check a URL against the rules, and the address that answered for it where that is known."""
-        self._downloader.admit(url)
+        self._downloader.check_host(url)
         address = address or literal_address(url.host)
         if address is None:
-            self._policy.admit_lookup(url.host, url.port)
+            self._policy.check_lookup(url.host, url.port)
         else:
-            self._policy.admit(url.host, url.port, [address])
+            self._policy.check(url.host, url.port, [address])
 
-    def _admitted(self, kept: CachedDownload) -> HttpUrl | None:
+    def _allowed_source(self, cached: CachedDownload) -> HttpUrl | None:
         """Where a download came from, if it might come from there today."""
         try:
-            source = self._parsed(kept.final_url)
-            self._admit(source)
-            for hop in kept.way:
+            source = self._parsed(cached.final_url)
+            self._check(source)
+            for hop in cached.way:
                 address, _, url = hop.partition(" ")
                 if address != _UNKNOWN:
-                    self._admit(self._parsed(url), ip_address(address))
+                    self._check(self._parsed(url), ip_address(address))
                 elif self._knows_addresses:  # stored over a client of somebody's own, which may connect anywhere
                     return None
                 else:
-                    self._admit(self._parsed(url))
+                    self._check(self._parsed(url))
         except (LazyMediaError, ValueError):
             return None  # asking its URL anew will tell
         return source

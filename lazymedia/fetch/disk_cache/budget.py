@@ -1,11 +1,9 @@
-"""How much of a download cache stays on the disk: by bytes, by age, and nothing of writers that were killed.
+"""How much of a download cache stays on the disk, by bytes and by age. Files of writers that were killed go too.
 
-Comes in: the size of what is to be written. Goes out: whether there is room, made where there was none. Never here: a
-list that several processes would have to agree on; each looks at the folder itself, every so many bytes that it writes.
-
-The oldest download leaves first: times of files are those of downloads, and no reader changes them. A process looks and
-makes room under a lock, and begins its file there, at its full size; the limit then holds for all. Between two looks it
-writes at most 1/128 of the limit without asking, so that eight processes may exceed it by a sixteenth.
+The oldest download leaves first: times of files are those of downloads, and no reader changes them. No list is shared
+between processes. A process lists the folder and makes room under a lock, and begins its file there, at its full size,
+so that the limit holds for all. Between two listings it writes at most 1/128 of the limit without one, so that eight
+processes may exceed it by a sixteenth.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeVar, final
 
-from lazymedia.fetch.cache_entry import CLOCK_SLACK
-from lazymedia.fetch.cache_folder import Found, PrivateFolder
+from lazymedia.fetch.disk_cache.entry import CLOCK_SLACK
+from lazymedia.fetch.disk_cache.folder import Found, PrivateFolder
 
 T = TypeVar("T")
 

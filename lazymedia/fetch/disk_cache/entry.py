@@ -1,11 +1,8 @@
-"""What a file of the download cache looks like inside, and how anything else is told from it.
-
-Comes in: a body with what is known of it, or bytes of a file. Goes out: the bytes of a file, or what they say; whatever
-is not exactly what was written is a `BrokenEntryError`. Never here: the file system.
+"""The format of the files of the download cache.
 
 An entry is a head and a body. The head carries its own checksum and the body's, and the digest that its file is named
 by, so that an entry under another's name is noticed. A renewal is the small file beside an entry that says when the
-server last vouched for it; it names the head that it belongs to.
+server last confirmed it; it names the head that it belongs to. Anything else raises `BrokenEntryError`.
 """
 
 from __future__ import annotations
@@ -86,8 +83,8 @@ class Head:
         stored_at: When it was downloaded, in POSIX seconds.
         fresh_for: Seconds from then for which the server vouched for it.
         final_url: Where it came from in the end. Empty texts stand for None in the next two.
-        etag: As `lazymedia.fetch.freshness.Terms`.
-        last_modified: As `lazymedia.fetch.freshness.Terms`.
+        etag: As `lazymedia.fetch.http_rules.freshness.Terms`.
+        last_modified: As `lazymedia.fetch.http_rules.freshness.Terms`.
         way: The lines of `CachedDownload.way`.
     """
 

@@ -1,0 +1,1 @@
+"""Downloads kept on disk from one run to the next."""

@@ -1,0 +1,1 @@
+"""HTTP's rules: messages, ranges (RFC 9110), freshness (RFC 9111), further tries. Nothing here waits."""

@@ -1,0 +1,1 @@
+"""Sources without a network: data URLs and local files. For worker threads."""

@@ -1,0 +1,1 @@
+"""Connections to checked addresses, and requests over them."""
