@@ -29,7 +29,7 @@ from typing import Any, Final
 import pytest
 
 from lazymedia import DownloadCache
-from lazymedia.fetch import cache_file, cache_folder
+from lazymedia.fetch.disk_cache import private_file, private_folder
 
 ROOT: Final = Path(__file__).parents[2]
 IS_LONG: Final = bool(os.environ.get("LAZYMEDIA_LONG_TESTS"))
@@ -103,7 +103,7 @@ class Faulty:
 
 @contextmanager
 def installed(faulty: Faulty) -> Iterator[None]:
-    seams = vars(cache_file), vars(cache_folder)
+    seams = vars(private_file), vars(private_folder)
     for seam in seams:
         seam["os"] = faulty
     try:

@@ -8,7 +8,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from lazymedia.fetch import MediaConnector, pool
+from lazymedia.fetch import MediaConnector
+from lazymedia.fetch.transport import pool
 from lazymedia.fetch.transport.client import ClientTransport
 from lazymedia.fetch.transport.guarded import PoolTransport, _GuardedStream
 from lazymedia.fetch.transport.pool import Pool

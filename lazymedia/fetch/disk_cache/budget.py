@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar, final
 
 from lazymedia.fetch.disk_cache.entry import CLOCK_SLACK
-from lazymedia.fetch.disk_cache.folder import Found, PrivateFolder
+from lazymedia.fetch.disk_cache.private_folder import Found, PrivateFolder
 
 T = TypeVar("T")
 

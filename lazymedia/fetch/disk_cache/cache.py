@@ -33,8 +33,8 @@ from lazymedia.fetch.disk_cache.entry import (
     Renewal,
     checksum_of,
 )
-from lazymedia.fetch.disk_cache.file import ENTRY, RENEWAL, PrivateFile, UnfinishedFile, opened_file, remove
-from lazymedia.fetch.disk_cache.folder import PrivateFolder
+from lazymedia.fetch.disk_cache.private_file import ENTRY, RENEWAL, PrivateFile, UnfinishedFile, opened_file, remove
+from lazymedia.fetch.disk_cache.private_folder import PrivateFolder
 from lazymedia.fetch.http_rules.freshness import is_whole, terms_after
 from lazymedia.fetch.http_rules.messages import Headers
 

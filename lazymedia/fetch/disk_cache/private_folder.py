@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from lazymedia.contexts import contextmanager
-from lazymedia.fetch.disk_cache.file import SAFELY, UNFINISHED, closing, remove
+from lazymedia.fetch.disk_cache.private_file import SAFELY, UNFINISHED, closing, remove
 
 _NAME: Final = re.compile(r"[0-9a-f]{64}(\.entry|\.renewed)|[0-9a-f]{32}\.unfinished")
 _SHARD: Final = re.compile(r"[0-9a-f]{2}")
