@@ -189,8 +189,7 @@ class MediaConnector(AsyncContextManagerMixin):
         """
         if type(self).load_from_url is MediaConnector.load_from_url:
             self.check_open()
-            load = partial(self._load, url, (video_io, audio_io), self._limits.video_timeout)
-            video_ref, audio_ref = await run_owned(load)
+            video_ref, audio_ref = await self._load(url, (video_io, audio_io), self._limits.video_timeout)
             return video_ref, audio_ref
         video_ref = await self._loaded(url, video_io, self._limits.video_timeout)
         return video_ref, await run_in_thread(partial(make_ref, audio_io, video_ref.payload), self._owned.keys)
@@ -225,7 +224,7 @@ class MediaConnector(AsyncContextManagerMixin):
         """
         self.check_open()
         seconds = self._default_timeout(media_io) if fetch_timeout is None else fetch_timeout
-        (ref,) = await run_owned(partial(self._load, url, (media_io,), seconds))
+        (ref,) = await self._load(url, (media_io,), seconds)
         return ref
 
     @frees_when_cancelled

@@ -23,7 +23,7 @@ from lazymedia.fetch.download import Downloaded
 from lazymedia.fetch.policy.url import HttpUrl
 from lazymedia.fetch.transport.sharing import Sharers, current_sharers, on_behalf_of
 from lazymedia.media import MediaIO
-from lazymedia.nursery import Child
+from lazymedia.nursery import Child, run_owned
 from lazymedia.outcome import STOPPED, Failed, Outcome, Value
 from lazymedia.owners import shutting_down
 from lazymedia.worker import run_in_thread
@@ -145,8 +145,7 @@ class _Flight:
         if self._child is not None and not self._ended.is_set():
             self._remove()  # a fetch that comes now begins anew
             self._child.cancel()
-            with anyio.CancelScope(shield=True):
-                await self._ended.wait()
+            await run_owned(self._ended.wait, shield=True)  # a native cancellation does not end this wait
         self._outcome = STOPPED  # a failure's frames lead back here
 
     async def wait(self, decoders: Sequence[MediaIO[Any]], threads: CapacityLimiter) -> None:
