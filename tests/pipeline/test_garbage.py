@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
-import time
+import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
+from anyio import CapacityLimiter, to_thread
 
 from lazymedia import Renderer, open_renderer
 from lazymedia.errors import UnprocessableMediaError
@@ -39,22 +41,27 @@ def held() -> Counter[str]:
     return Counter(type(kept).__name__ for kept in gc.get_objects() if type(kept) in HOLDERS and holds(kept))
 
 
-@contextmanager
-def without_collector() -> Iterator[None]:
+@asynccontextmanager
+async def without_collector() -> AsyncIterator[None]:
     """Nothing may be left at the end of the block that was not there at its beginning."""
     gc.collect()
     before = held()
     gc.disable()
     try:
         yield
-        # anyio's worker thread drops its call just after it reported the result, so that the loop may be here first.
-        for _ in range(100):
-            if held() - before == Counter():
-                break
-            time.sleep(0.01)
+        await give_each_worker_another_call()
         assert held() - before == Counter()
     finally:
         gc.enable()
+
+
+async def give_each_worker_another_call() -> None:
+    """A worker thread of anyio drops its call just after it reported the result, and before its next call for sure."""
+    count = threading.active_count()
+    barrier, limiter = threading.Barrier(count), CapacityLimiter(count)
+    async with anyio.create_task_group() as nursery:
+        for _ in range(count):
+            nursery.start_soon(partial(to_thread.run_sync, barrier.wait, limiter=limiter))
 
 
 class Served:
@@ -95,7 +102,7 @@ async def test_a_picture_that_came_goes_with_its_request_while_another_is_awaite
 ) -> None:
     for native in ways(anyio_backend):
         async with served() as (at, renderer):
-            with without_collector():
+            async with without_collector():
                 async with running(lambda: renderer.render_chat(ask(at.came, at.silent)), native) as request_:
                     await at.asked.wait()
                     await until_it_came(lambda: at.server.hits["/a.png"])
@@ -106,7 +113,7 @@ async def test_a_picture_that_came_goes_with_its_request_while_another_is_awaite
 async def test_it_goes_with_a_request_in_a_task_group_that_is_cancelled() -> None:
     """On asyncio anyio keeps a cancelled child's exception in a cycle, and with it all frames that it went through."""
     async with served() as (at, renderer):
-        with without_collector():
+        async with without_collector():
             async with anyio.create_task_group() as nursery:
                 nursery.start_soon(renderer.render_chat, ask(at.came, at.silent))
                 await at.asked.wait()
@@ -118,7 +125,7 @@ async def test_it_goes_with_a_request_in_a_task_group_that_is_cancelled() -> Non
 async def test_payloads_go_with_a_request_that_is_cancelled_later(name: str) -> None:
     moment = Moment(name)
     async with opened(cache=moment.cache, info=moment.info) as processor:
-        with without_collector():
+        async with without_collector():
             async with anyio.create_task_group() as nursery:
                 nursery.start_soon(processor.apply, request(processor, refs(moment.io, 2)))
                 await reached(moment.event)
@@ -135,7 +142,7 @@ async def test_payloads_go_with_a_request_whose_steps_are_the_callers_own() -> N
             await state.wait_decodes()
 
     async with opened() as processor:
-        with without_collector():
+        async with without_collector():
             async with anyio.create_task_group() as nursery:
                 nursery.start_soon(steps, processor)
                 await reached(io.started)
@@ -144,16 +151,16 @@ async def test_payloads_go_with_a_request_whose_steps_are_the_callers_own() -> N
 
 async def test_payloads_go_with_a_failure_that_was_dealt_with() -> None:
     async with served() as (at, renderer):
-        with without_collector():
+        async with without_collector():
             with pytest.raises(UnprocessableMediaError):
                 await renderer.render_chat(ask(at.came, at.missing))
-        with without_collector():
+        async with without_collector():
             with pytest.raises(UnprocessableMediaError):
                 await renderer.render_chat(ask(at.missing, at.came))
 
     bad = FailingMediaIO(ValueError("bad"))
     async with opened() as processor:
-        with without_collector():
+        async with without_collector():
             with pytest.raises(UnprocessableMediaError):
                 await processor.apply(request(processor, [*refs(open_gated(), 1), *refs(bad, 1)]))
 
@@ -163,6 +170,6 @@ async def test_payloads_go_with_a_failure_that_was_dealt_with() -> None:
     info = WatchedInfo(hf_processor(), return_tensors="np")
     info.fail = fail
     async with opened(info=info) as processor:
-        with without_collector():
+        async with without_collector():
             with pytest.raises(NotImplementedError):
                 await processor.apply(request(processor, refs(open_gated(), 2)))
