@@ -8,9 +8,9 @@ The tree (status hint, retryable):
 * LazyMediaError
     * BadUrlError (400; ValueError)                 the text of a URL cannot be used
     * BadRequestError (400; ValueError)             a request that contradicts itself
-    * NotAllowedError (403; PermissionError)        policy refuses it; one text for every reason
+    * NotAllowedError (403; PermissionError)        policy rejects it; one text for every reason
     * PayloadTooLargeError (413; ValueError)        more encoded bytes than a limit allows
-    * UnprocessableMediaError (422; ValueError)     the media: undecodable, over a limit, refused by their server
+    * UnprocessableMediaError (422; ValueError)     the media: undecodable, over a limit, rejected by their server
     * DecoderCrashedError (500; RuntimeError)       a decoder failed in a way no payload may cause
     * OverlapError (500; RuntimeError)              two phases ran at once: a bug in lazymedia, made visible
     * ReleasedError (500; RuntimeError)             a reference was used after its payload had been given up
@@ -55,7 +55,7 @@ def text_of(error: BaseException) -> str:
     """What an exception says, or its class where it cannot even say that."""
     try:
         return str(error) or type(error).__name__
-    except Exception:  # noqa: BLE001  # a class of somebody's own
+    except Exception:  # noqa: BLE001  # a class from outside
         return type(error).__name__
 
 
@@ -91,7 +91,7 @@ class LazyMediaError(Exception):
         self.index = index
 
     def at(self, modality: str, index: int) -> Self:
-        """The same error, told where it happened, with this one as its cause: where an item's place is first known."""
+        """The same error with the place where it happened, and this one as its cause; where the item is first known."""
         located = self._retold(f"{modality} at index {index}: {text_of(self)}")
         located.modality, located.index = modality, index
         located.__cause__ = self
@@ -118,7 +118,7 @@ class BadRequestError(LazyMediaError, ValueError):
 
 
 class NotAllowedError(LazyMediaError, PermissionError):
-    """Policy refuses a URL or a file. Always the same text, so that no refusal tells what exists behind it."""
+    """Policy rejects a URL or a file. Always the same text, which does not show what exists behind it."""
 
     status_hint = 403
 
@@ -135,7 +135,7 @@ class PayloadTooLargeError(LazyMediaError, ValueError):
 
 
 class UnprocessableMediaError(LazyMediaError, ValueError):
-    """The media itself is at fault: undecodable, over a media limit, or refused by its server. The client's fault.
+    """The media itself is at fault: undecodable, over a media limit, or rejected by its server. The client's fault.
 
     ``__cause__`` holds the decoder's own exception where there was one.
     """

@@ -1,4 +1,4 @@
-"""Objects of libraries that are recognised once somebody else has imported them.
+"""Objects of libraries that are recognised once the program has imported them.
 
 Comes in: any object. Goes out: whether it is a PIL image, a NumPy array or a torch tensor. Never here: an import of
 any of these; where a library was never imported, nothing can be of it.

@@ -123,7 +123,7 @@ def _chunks(value: object, where: str) -> Iterator[Chunk]:  # noqa: C901  # a fl
 
 
 def _foreign(value: object, where: str) -> Iterator[Chunk]:
-    """Objects of libraries that are recognised only once somebody else has imported them."""
+    """Objects of libraries that are recognised only once the program has imported them."""
     for module, name, chunks in _FOREIGN:
         kind = getattr(sys.modules.get(module), name, None)
         if kind is not None and isinstance(value, kind):

@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """What an operator allows. A request may choose freely below these numbers and is refused above them.
+    """What an operator allows. A request may choose freely below these numbers and is rejected above them.
 
     A limit of None would mean "no limit", and none accepts it: an operator who wants more writes a larger number.
     """
@@ -133,7 +133,7 @@ class Limits:
     max_connections_per_host: int = 64
     """Connections to one scheme, host and port. A quarter of all, so that one slow host leaves room for others."""
     max_waiting_fetches: int = 1_024
-    """Downloads that wait for a connection; four for each of `max_connections`. Further ones are told to come later."""
+    """Downloads that wait for a connection; four for each of `max_connections`. Further ones are rejected."""
     max_lookups: int = 256
     """Threads of one connector that look up names, as many as connections. One whose lookup hangs is lost until the
     resolver gives up, and may outlive its fetch. Of the second half of them, each request gets one."""

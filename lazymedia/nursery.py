@@ -161,7 +161,7 @@ class Ending:
 
     @contextmanager
     def move_on_after(self, seconds: float) -> Iterator[None]:
-        """Leave the block when the time is up, or when the owner ends; `has_come` tells which it was."""
+        """Leave the block when the time is up, or when the owner ends; `has_come` says which it was."""
         with anyio.move_on_after(seconds) as scope:
             self._scopes.add(scope)
             if self.has_come:

@@ -40,7 +40,7 @@ class Stopped:
     """The function was given up: it never started, or it stopped at a checkpoint. Never yields a value."""
 
     def unwrap(self) -> NoReturn:
-        raise RuntimeError("this call was given up; its result is nobody's")
+        raise RuntimeError("this call was given up; it has no result")
 
 
 STOPPED: Final = Stopped()

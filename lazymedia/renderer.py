@@ -292,7 +292,7 @@ async def open_renderer(
         allowed_media_domains: Domains that media may come from.
         denied_media_domains: Domains that media may not come from, whatever is allowed.
         download_cache: Keeps downloads on disk; see `MediaConnector`.
-        allowed_networks: Networks that would otherwise be refused, such as ``"127.0.0.0/8"``.
+        allowed_networks: Networks that would otherwise be rejected, such as ``"127.0.0.0/8"``.
         trust_uuids: Whether UUIDs in chat messages count without a ``cache_scope``. All clients share them then: each
             can read every item whose UUID it knows, and put another under a UUID.
 
@@ -308,7 +308,7 @@ async def open_renderer(
         "allowed_media_domains": allowed_media_domains,
         "allowed_networks": allowed_networks,
     }
-    if denied_media_domains:  # which a connector of somebody's own may not know
+    if denied_media_domains:  # which a connector from outside may not know
         options["denied_media_domains"] = denied_media_domains
     if download_cache is not None:
         options["download_cache"] = download_cache

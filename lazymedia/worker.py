@@ -54,9 +54,9 @@ class ThreadCall(Generic[T]):
             box = await to_thread.run_sync(_boxed, self._fn, cancelled, current_token(), limiter=self._limiter)
             self.outcome = box.pop()
         except Exception as error:  # noqa: BLE001  # not the function's, which are settled: no thread could be started
-            refusal = OverloadedError("this process can start no more threads", retry_after=1.0)
-            refusal.__cause__ = error
-            self.outcome = Failed(refusal)
+            overloaded = OverloadedError("this process can start no more threads", retry_after=1.0)
+            overloaded.__cause__ = error
+            self.outcome = Failed(overloaded)
         if self.outcome is STOPPED:
             await anyio.lowlevel.checkpoint()
 
@@ -128,7 +128,7 @@ def _settle(fn: Callable[[], T], cancelled: type[BaseException], loop: EventLoop
 def _forget_locals(error: BaseException) -> None:
     """Empty the frames that a failure went through in this thread; the lines of its traceback stay.
 
-    Frames hold payloads, for as long as anybody holds the failure.
+    Frames hold payloads, as long as the failure is held.
     """
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]

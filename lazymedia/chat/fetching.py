@@ -80,7 +80,7 @@ def _bound(
 ) -> Callable[[], Awaitable[MediaRef[Any]]]:
     async def fetch() -> MediaRef[Any]:
         ref = await getattr(connector, method)(url, media_io)
-        if not isinstance(ref, MediaRef):  # a connector of somebody's own
+        if not isinstance(ref, MediaRef):  # a connector from outside
             raise TypeError(f"{type(connector).__name__}.{method} made a {type(ref).__name__} where a MediaRef belongs")
         return ref
 

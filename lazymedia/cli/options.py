@@ -180,7 +180,7 @@ def limits() -> Limits:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """What a wrong option makes of the library is told as such, in one line."""
+    """What a wrong option makes of the library is reported as such, in one line."""
     try:
         yield
     except (TypeError, ValueError, OSError) as exc:

@@ -102,7 +102,7 @@ class _Chooser(MediaIO[Any]):
 
 
 def _header(decoder: MediaIO[Any], modality: str, data: bytes) -> dict[str, Any] | None:
-    """What the payload's header tells as media of one modality; None where it tells nothing."""
+    """What the payload's header says as media of one modality; None where it says nothing."""
     try:
         if modality == "image":
             return asdict(probe(data))
@@ -122,7 +122,7 @@ def _video(header: Mapping[str, Any]) -> str:
 
 
 def _audio(header: Mapping[str, Any]) -> str:
-    length = "length not told" if header["samples"] is None else f"{header['samples'] / header['rate']:.2f} s"
+    length = "length unknown" if header["samples"] is None else f"{header['samples'] / header['rate']:.2f} s"
     return f"{header['rate']} Hz, {header['channels']} channel(s), {length}"
 
 

@@ -67,8 +67,8 @@ class MediaConnector(AsyncContextManagerMixin):
             own addresses other than loopback, must be named one by one, with /32 or /128.
         allowed_ports: Ports of all other hosts.
         client: An httpx2 or httpx AsyncClient of yours, which stays yours to close. Rules about URLs, domains and ports
-            hold for it. What names resolve to is out of sight, so that every name counts as a public host, and whom it
-            connects to is yours to judge.
+            hold for it. What names resolve to is out of sight, so that every name counts as a public host, and to which
+            addresses it connects is up to you.
         trust_client: Says that this is understood.
         download_cache: Keeps downloads on disk, and saves those that it has. None keeps none.
         limits: Sizes, times and counts; see `Limits`.

@@ -126,7 +126,7 @@ class _Flight:
 
     @asynccontextmanager
     async def join(self) -> AsyncIterator[None]:
-        """As long as the block lasts, somebody waits for the download. The last one to leave ends it."""
+        """As long as the block lasts, a fetch waits for the download. The last one to leave ends it."""
         waiter = Sharers(current_sharers().requests)
         self._deadlines[waiter] = anyio.current_effective_deadline()
         self._update_sharers()

@@ -2,7 +2,7 @@
 
 * `spec`: decode settings as one value
 * `ref`: `MediaRef`, decoded once when asked
-* `stopping`: `checkpoint`, by which a long decode learns that nobody wants it any more
+* `stopping`: `checkpoint`, by which a long decode ends when its request was cancelled
 * `system_ffmpeg`: torchcodec, and what it may be handed
 * `payload`: encoded bytes and what their source knows of them; `cores`: how many cores one decode may use
 * `io`: `MediaIO`, which makes references; beside it `image`, `video`, `audio` and `raw`

@@ -148,10 +148,10 @@ class MediaIO(ABC, Generic[T]):
         Raises:
             UnprocessableMediaError: The request names an argument that is the operator's alone.
         """
-        refused = sorted(cls.operator_only & set(runtime or {}))
-        if refused:
+        rejected = sorted(cls.operator_only & set(runtime or {}))
+        if rejected:
             raise UnprocessableMediaError(
-                f"decoder options: {', '.join(refused)} cannot be chosen by a request", modality=cls.modality or None
+                f"decoder options: {', '.join(rejected)} cannot be chosen by a request", modality=cls.modality or None
             )
         return {**(default or {}), **(runtime or {})}
 

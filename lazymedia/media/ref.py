@@ -104,7 +104,7 @@ class MediaRef(Generic[T]):
         self._process = os.getpid()
 
     def _forget_parent_process(self) -> None:
-        """In a forked process, whose parent's threads do not run here: nobody is inside, and nobody holds the lock."""
+        """In a forked process, whose parent's threads do not run here: no thread is inside, and none holds the lock."""
         if self._process != os.getpid():
             with _forgetting:
                 if self._process != os.getpid():

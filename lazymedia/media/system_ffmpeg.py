@@ -3,10 +3,10 @@
 Comes in: a payload, and the demuxer that its own bytes call for. Goes out: torchcodec's decoders, or whether FFmpeg is
 certain to choose that demuxer. Never here: a decode, or torch before torchcodec is asked for by name.
 
-torchcodec cannot be told which demuxer to use: FFmpeg asks every one that the system's build has about the first 2,048
+torchcodec has no option for the demuxer: FFmpeg asks every one that the system's build has about the first 2,048
 bytes, takes the one with the highest score, and none where two are equal. A text of other names (a playlist, SDP) may
 score 50 wherever it stands in those bytes. So only payloads are handed over whose first bytes give their own demuxer
-the highest score there is, for then nothing else in them can win. From 0.17 on, torchcodec also refuses to open
+the highest score there is, for then nothing else in them can win. From 0.17 on, torchcodec also rejects
 whatever a payload names.
 """
 
@@ -42,7 +42,7 @@ _silencing = threading.Lock()
 
 
 def require_installed() -> None:
-    """Raise ImportError where torchcodec is not installed. Loads nothing; whether it works, `load` tells."""
+    """Raise ImportError where torchcodec is not installed. Loads nothing; whether it works shows in `load`."""
     if importlib.util.find_spec(NAME) is None:
         raise ImportError(f"torchcodec is not installed: {_INSTALL}")
 
@@ -107,7 +107,7 @@ def is_certain(data: bytes, demuxer: str) -> bool:
     Args:
         data: The payload.
         demuxer: FFmpeg's name: "mov", "matroska", "wav", "flac" or "ogg". Every other is uncertain: an MPEG stream, an
-            MP3 or an ADTS is told by a pattern that scores no more than a text among its bytes.
+            MP3 or an ADTS is found by a pattern that scores no more than a text among its bytes.
     """
     check = _CHECKS.get(demuxer)
     return check is not None and check(data[:_PROBED_BYTES])

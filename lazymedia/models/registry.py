@@ -1,7 +1,7 @@
 """Which `ProcessingInfo` goes with which class of Hugging Face processor.
 
 Comes in: a processor, or where one is stored. Goes out: its `ProcessingInfo`. Never here: a download, or a guess; a
-class that nobody has declared is refused.
+class that is not declared is rejected.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Audio items: references to encoded clips, and samples that somebody has already decoded.
+"""Audio items: references to encoded clips, and samples that are decoded already.
 
 Comes in: one clip or several, as references, arrays, tensors, lists of numbers, or pairs of samples and a rate. Goes
 out: `AudioProcessorItems`. Never here: a decode of encoded bytes; the rate and the channels that a model wants are

@@ -1,4 +1,4 @@
-"""Picture items: references to encoded pictures, and pictures that somebody has already decoded.
+"""Picture items: references to encoded pictures, and pictures that are decoded already.
 
 Comes in: one picture or several, as references, PIL images, arrays or tensors. Goes out: `ImageProcessorItems`. Never
 here: a decode of encoded bytes; a picture that came decoded is turned upright and into the asked mode when it is

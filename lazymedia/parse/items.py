@@ -1,7 +1,7 @@
 """The items of one modality in one request, as stored and as decoded.
 
-Comes in: items that a parser has judged. Goes out: two views of each, and selections that keep what was parsed. Never
-here: validation or normalisation (a parser does both once), or a decode that nobody asked for.
+Comes in: items that a parser has checked. Goes out: two views of each, and selections that keep what was parsed. Never
+here: validation or normalisation (a parser does both once), or an unrequested decode.
 
 * ``get_raw(i)`` is the item as stored: for fetched media the `MediaRef`. Hashing, look-up, selection and release read
   here.
@@ -114,7 +114,7 @@ class ModalityDataItems(Generic[V]):
         return self._original[index]
 
     def admit(self, index: int) -> None:
-        """Judge an item that came decoded, before anything reads all of it. References were judged when they were made.
+        """Check an item that came decoded, before all of it is read. References were checked when they were made.
 
         Raises:
             UnprocessableMediaError: Over a limit, or it cannot be loaded. The item's fault.

@@ -99,36 +99,36 @@ class DecodeJob:
             self.ended.set()
 
     def failure(self) -> Exception | None:
-        """What a client or operator is told, as a fresh exception at each call; None where there was no failure."""
+        """What a client or operator gets, as a fresh exception at each call; None where there was no failure."""
         match self.outcome:
             case Failed(error):
-                return self._told(error)
+                return self._located(error)
             case _:
                 return None
 
-    def _told(self, error: Exception) -> Exception:
+    def _located(self, error: Exception) -> Exception:
         if isinstance(error, _SERVER_FAULTS):
-            told: Exception = (
+            located: Exception = (
                 error.at(self.modality, self.index) if isinstance(error, LazyMediaError) else _again(error)
             )
         elif isinstance(error, LazyMediaError):
-            told = error.at(self.modality, self.index)
+            located = error.at(self.modality, self.index)
         else:
-            told = UnprocessableMediaError(
+            located = UnprocessableMediaError(
                 f"{self.modality} at index {self.index} could not be decoded: {text_of(error)}",
                 modality=self.modality,
                 index=self.index,
             )
-        if told is not error:
-            told.__cause__ = error
-        return told
+        if located is not error:
+            located.__cause__ = error
+        return located
 
 
 def _again(error: Exception) -> Exception:
     """The same failure as another object, where its class allows: raising one object twice grows its traceback."""
     try:
         return copy.copy(error)
-    except Exception:  # noqa: BLE001  # a class of somebody's own
+    except Exception:  # noqa: BLE001  # a class from outside
         return error
 
 

@@ -38,7 +38,7 @@ class Phases:
         home: The loop that they belong to.
         limiter: The token that a phase holds. It is passed to a call or held, never both: on trio that would wait for
             ever.
-        closed: Whether the owner is shutting down; phases are then refused, also those that have waited already.
+        closed: Whether the owner is shutting down; phases are then rejected, also those that have waited already.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Shared:
         limits: What a request may cost.
         phases: Runs one phase at a time.
         slots: Where decodes run.
-        on_commit: Receives each finished request in the order of the commits; None where nobody does.
+        on_commit: Receives each finished request in the order of the commits; None for none.
     """
 
     info: ProcessingInfo

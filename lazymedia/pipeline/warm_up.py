@@ -1,4 +1,4 @@
-"""A model's first request, made by nobody: it pays for what is done once.
+"""A model's first request, without a client: it pays for what is done once.
 
 Comes in: what to run, and where phases take turns. Goes out: a state for statistics. Never here: what a warm-up
 processes.
@@ -81,7 +81,7 @@ class WarmUp:
         call.take()
 
     def _recorded(self) -> None:
-        """In a worker thread. A failure is kept and logged; a request that fails likewise tells it to its client."""
+        """In a worker thread. A failure is kept and logged; a request that fails likewise reports it."""
         self.state = "running"
         try:
             self._run()

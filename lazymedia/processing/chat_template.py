@@ -174,7 +174,7 @@ def render_template(
         except (ImportError, MemoryError):
             raise
         except Exception as exc:  # a template is a program, and fails as it likes over what it is given
-            raise BadRequestError(f"the chat template refuses the messages: {exc}") from exc
+            raise BadRequestError(f"the chat template rejects the messages: {exc}") from exc
         return prompt
 
     def probe(shaped: Sequence[Message]) -> str:

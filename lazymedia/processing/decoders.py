@@ -48,10 +48,10 @@ def make_decoder(
         TypeError, ValueError: An option of the operator's that cannot be used. The operator's fault.
     """
     runtime = dict(request or {})
-    refused = sorted(str(name)[:64] for name in runtime if name == "limits" or not _takes(kind, name))
-    if refused:
+    rejected = sorted(str(name)[:64] for name in runtime if name == "limits" or not _takes(kind, name))
+    if rejected:
         raise UnprocessableMediaError(
-            f"decoder options: {', '.join(refused)} cannot be chosen for {modality}", modality=modality
+            f"decoder options: {', '.join(rejected)} cannot be chosen for {modality}", modality=modality
         )
     defaults = {"limits": limits} | _layered(kind, model or {}, operator or {})
     merged = kind.merge_kwargs(defaults, runtime)

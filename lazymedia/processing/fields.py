@@ -2,7 +2,7 @@
 
 Comes in: named arrays of each item, processed alone, and a layout for each name. Goes out: the merged arrays. Never
 here: which processor has which fields (`lazymedia.models` says), or an import of torch (its tensors are recognised once
-somebody else has imported it).
+the program has imported it).
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def owned(array: Array, media: object) -> Array:
 
 
 def immutable(array: NDArray[Any]) -> NDArray[Any]:
-    """A copy that nobody can make writable again, because its memory is a bytes object's."""
+    """A copy that cannot be made writable again, because its memory is a bytes object's."""
     if array.nbytes == 0:
         return np.broadcast_to(array.dtype.type(), array.shape)
     return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)

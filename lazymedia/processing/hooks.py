@@ -63,7 +63,7 @@ def process_alone(
     Args:
         hf_processor: A processor with the steps of `ProcessorMixin`.
         modality: A key of `HOOKS`.
-        media: Decoded media in a form whose axes nobody has to guess.
+        media: Decoded media in a form whose axes need no guess.
         kwargs: The merged options of this modality.
         threads: How many threads torch may take.
 

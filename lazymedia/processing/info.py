@@ -417,7 +417,7 @@ class ProcessingInfo:
             continue_final_message: Whether the prompt ends within the last message. No answer is asked for then.
 
         Raises:
-            BadRequestError: The template refuses the messages, has no place for one of them, or takes no tools. The
+            BadRequestError: The template rejects the messages, has no place for one of them, or takes no tools. The
                 client's fault.
             ValueError: No Jinja template, or one that has no place for a user's text or items. The integrator's fault.
             TypeError: ``chat_template`` is no text. The caller's fault.

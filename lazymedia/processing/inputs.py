@@ -28,7 +28,7 @@ class ProcessorInputs:
         prompt: Text with one placeholder for each item.
         mm_data_items: The parsed items.
         mm_uuid_items: For each modality, one UUID or None per item, chosen by the client. An item with a UUID is cached
-            under it instead of its content; whoever chooses it answers for it, within their own ``cache_scope``.
+            under it instead of its content; it is valid within the ``cache_scope`` only.
         hf_processor_mm_kwargs: Options of the Hugging Face processor, flat or under ``images_kwargs`` and the like.
         media_io_kwargs: Options of the decoders, by modality.
         cache: The processed-output cache; None processes everything.

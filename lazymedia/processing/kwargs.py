@@ -3,7 +3,7 @@
 Comes in: ``mm_processor_kwargs`` of a request, flat or grouped by modality. Goes out: `PreparedKwargs`, merged with the
 processor's own settings. Never here: an item.
 
-Hugging Face ignores an option that it does not know, with a line in a log. Here it is refused, or a misspelt option
+Hugging Face ignores an option that it does not know, with a line in a log. Here it is rejected, or a misspelt option
 would silently not hold.
 """
 
@@ -58,7 +58,7 @@ class PreparedKwargs:
 
     Attributes:
         by_modality: What each modality's part of the processor is called with.
-        settings: Every setting of that part, those of its own that nobody changed included; sizes in one form.
+        settings: Every setting of that part, unchanged ones included; sizes in one form.
         text: What the tokenizer is called with.
         mm_token_type_ids: Whether the modality of each token belongs to the output.
     """

@@ -2,7 +2,7 @@
 
 Comes in: a request's inputs, what a processor can do (`ProcessingInfo`), and the cache. Goes out: from phase 1,
 hashes and the items to decode; from phase 2, the finished request, or the items that must be decoded first. Never
-here: an event loop, a thread, a wait. Whoever calls makes sure that no two phases run at once.
+here: an event loop, a thread, a wait. The caller makes sure that no two phases run at once.
 
 Other requests' phases run between the two, so phase 2 looks again: a miss may have become a hit, and a hit may be gone.
 
@@ -206,7 +206,7 @@ def finish(
         rendered = info.build_prompt(inputs.prompt, entries, kwargs)
         text_columns = info.text_columns(rendered)
     with clock.stage("merge_mm_kwargs"):
-        # Without a cache nobody else holds the tensors.
+        # Without a cache the tensors are held by no one else.
         share = cache is None or cache.share_tensors
         features = {
             modality: [entry.handed_out(share_tensors=share).features for entry in of_modality]
@@ -305,7 +305,7 @@ def _check_pixels(
 
 
 def _size_of(raw: object) -> ImageSize | None:
-    """Width and height of a picture; of one that is not decoded, by its header. None where nothing tells."""
+    """Width and height of a picture; of one that is not decoded, by its header. None where neither says."""
     if isinstance(raw, MediaRef):
         if not raw.is_decoded:
             try:

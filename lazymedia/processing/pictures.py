@@ -48,7 +48,7 @@ def as_picture(media: Any) -> Picture:
     image of the same pixels, bit for bit.
 
     Raises:
-        NoPictureError: Nothing that could be a picture. A path or URL is refused too, or Hugging Face would
+        NoPictureError: Nothing that could be a picture. A path or URL is rejected too, or Hugging Face would
             fetch it.
     """
     if is_picture(media):

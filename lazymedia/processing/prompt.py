@@ -45,7 +45,7 @@ class PlaceholderRange:
         offset: Position of the first.
         length: How many there are.
         is_embed: For each, whether the model puts one of the item's embeddings there (the others are text, such as row
-            and column marks); read-only, bool, shape (length,). Always given, so that nobody has to treat None apart.
+            and column marks); read-only, bool, shape (length,). Always given, so that None need not be treated apart.
     """
 
     offset: int
@@ -129,7 +129,7 @@ class PromptLayout:
     _seams: Seams = field(init=False)
     _known: dict[tuple[str, str], Replacement] = field(init=False, default_factory=dict)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
-    """A fast tokenizer holds its padding and truncation as state, and refuses to be changed while another thread uses
+    """A fast tokenizer holds its padding and truncation as state, and cannot be changed while another thread uses
     it."""
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""How large a picture becomes inside a processor, told from its size and the settings alone.
+"""How large a picture becomes inside a processor, computed from its size and the settings alone.
 
 Comes in: height, width, and the settings in force. Goes out: numbers of pixels. Never here: a picture.
 

@@ -83,7 +83,7 @@ def _is_plain(tokenizer: Any) -> bool:
         isinstance(tokenizer, PreTrainedTokenizerFast)
         and not tokenizer.split_special_tokens
         and type(tokenizer).__call__ is PreTrainedTokenizerFast.__call__
-        and type(tokenizer)._encode_plus is PreTrainedTokenizerFast._encode_plus  # noqa: SLF001  # nothing public tells
+        and type(tokenizer)._encode_plus is PreTrainedTokenizerFast._encode_plus  # noqa: SLF001  # no public name says
     )
 
 

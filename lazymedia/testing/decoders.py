@@ -19,7 +19,7 @@ from lazymedia.media.stopping import DecodeStopped, checkpoint
 T = TypeVar("T")
 
 GATE_SECONDS: Final = 30.0
-"""A gate that nobody opens fails the test after this many seconds instead of hanging it."""
+"""A gate that stays closed fails the test after this many seconds instead of hanging it."""
 
 
 class _Counted(MediaIO[T]):
@@ -102,7 +102,7 @@ class GatedMediaIO(_Counted[T]):
         if self._stoppable:
             self._wait_stoppably()
         elif not self._gate.wait(GATE_SECONDS):
-            raise TimeoutError("nobody opened the gate")
+            raise TimeoutError("the gate was not opened")
         result: T = self._result(data) if callable(self._result) else self._result
         return result
 

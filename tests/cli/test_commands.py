@@ -270,7 +270,7 @@ def test_probe_tells_videos_and_audio_by_their_bytes(tmp_path: Path, capsys: pyt
     assert main(["probe", *files]) == 0
     clip, mp4, mp3, gif = capsys.readouterr().out.splitlines()[1:]
     assert " video     128 x 64, 1.60 s, 40 frames, 32 of them wanted" in clip
-    assert ["44100 Hz, 2 channel(s), 2.00 s" in mp4, "44100 Hz, 2 channel(s), length not told" in mp3] == [True, True]
+    assert ["44100 Hz, 2 channel(s), 2.00 s" in mp4, "44100 Hz, 2 channel(s), length unknown" in mp3] == [True, True]
     assert "GIF 128 x 64" in gif
 
     assert main(["probe", files[0], "--modality", "audio", "--json"]) == 0

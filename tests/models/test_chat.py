@@ -88,7 +88,7 @@ def test_a_template_is_rendered_and_tokenised_as_hugging_face_does_it(family: st
 def test_what_a_template_refuses_is_the_clients_fault() -> None:
     info = processing_info(make_processor("llava", chat_template=TEMPLATE))
 
-    with pytest.raises(BadRequestError, match="refuses the messages: only user and assistant"):
+    with pytest.raises(BadRequestError, match="rejects the messages: only user and assistant"):
         info.apply_chat_template([{"role": "system", "content": "Be brief."}])
 
 
@@ -101,7 +101,7 @@ def test_a_conversation_without_messages_is_refused(template: str | None) -> Non
 def test_a_template_that_fails_on_a_message_is_the_clients_fault() -> None:
     info = processing_info(make_processor("llava", chat_template="{{ messages[0].missing.field }}"))
 
-    with pytest.raises(BadRequestError, match="refuses the messages"):
+    with pytest.raises(BadRequestError, match="rejects the messages"):
         info.apply_chat_template([{"role": "user", "content": "Hello"}])
 
 

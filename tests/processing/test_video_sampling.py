@@ -49,7 +49,7 @@ def theirs(name: str, **settings: Any) -> Any:
     ],
 )
 def test_options_are_those_that_the_processor_has(name: str, settings: dict[str, Any], options: dict[str, Any]) -> None:
-    """A class that inherits its rule counts as the one that it has it from; an unknown rule is nobody's."""
+    """A class that inherits its rule counts as the one that it has it from; an unknown rule has none."""
     assert sampling_of(theirs(name, **settings), most=768) == options
     VideoMediaIO(**options)
 

@@ -140,7 +140,7 @@ class CachedDownloads:
                 address, _, url = hop.partition(" ")
                 if address != _UNKNOWN:
                     self._check(self._parsed(url), ip_address(address))
-                elif self._knows_addresses:  # stored over a client of somebody's own, which may connect anywhere
+                elif self._knows_addresses:  # stored over a caller's client, which may connect anywhere
                     return None
                 else:
                     self._check(self._parsed(url))

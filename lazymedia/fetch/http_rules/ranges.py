@@ -76,7 +76,7 @@ class Resumption:
 
 
 def whole(reply: Reply) -> int | None:
-    """Bytes of a 206 that has all of them, though nobody asked for a part; None for any other.
+    """Bytes of a 206 that has all of them, though no part was requested; None for any other.
 
     Raises:
         UpstreamError: It declares its length in contradictory ways, or has a content coding.
@@ -86,7 +86,7 @@ def whole(reply: Reply) -> int | None:
 
 
 def _span(reply: Reply) -> tuple[int, int, int] | None:
-    """First byte, last byte and total of a part that reaches to the end; None where it is not told once, or wrong."""
+    """First byte, last byte and total of a part that reaches to the end; None where it is missing or wrong."""
     values = reply.values(b"content-range")
     found = _CONTENT_RANGE.fullmatch(values[0]) if len(values) == 1 else None
     if found is None:

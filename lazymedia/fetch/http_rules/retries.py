@@ -64,7 +64,7 @@ class Retries:
         Args:
             error: What became of the last one.
             tries: How many there were.
-            time_left: Seconds for which anybody waits.
+            time_left: Seconds until the last deadline.
         """
         if tries > self._limits.max_retries or not (error.transient or _may_be_known_later(error)):
             return None

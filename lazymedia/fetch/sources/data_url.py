@@ -60,7 +60,7 @@ class DataPayload:
 
     @classmethod
     def parse(cls, url: DataUrl, max_bytes: int) -> Self:
-        """Take a data URL apart and judge the size of its payload, without decoding it.
+        """Take a data URL apart and check the size of its payload, without decoding it.
 
         Raises:
             BadUrlError: Not a data URL, or one that could be read in two ways.
