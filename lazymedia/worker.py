@@ -21,7 +21,7 @@ from anyio import CapacityLimiter, from_thread, to_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
 from lazymedia.errors import DecoderCrashedError, OverloadedError
-from lazymedia.media.stopping import DecodeStopped, stopping_when
+from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.nursery import Child
 from lazymedia.outcome import STOPPED, Failed, Outcome, Value
 

@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint as loop_checkpoint
 from anyio.lowlevel import current_token
 
 from lazymedia.errors import DecoderCrashedError, OverloadedError
-from lazymedia.media.stopping import DecodeStopped, checkpoint
+from lazymedia.media.cancellation import DecodeStopped, checkpoint
 from lazymedia.nursery import open_nursery
 from lazymedia.testing.quiet import native_cancel
 from lazymedia.worker import in_thread_call, run_in_thread

@@ -2,9 +2,9 @@
 
 * `spec`: decode settings as one value
 * `ref`: `MediaRef`, decoded once when asked
-* `stopping`: `checkpoint`, by which a long decode ends when its request was cancelled
+* `cancellation`: `checkpoint`, by which a long decode ends when its request was cancelled
 * `system_ffmpeg`: torchcodec, and what it may be handed
-* `payload`: encoded bytes and what their source knows of them; `cores`: how many cores one decode may use
+* `payload`: encoded bytes and what their source knows of them; `cpu_budget`: how many cores one decode may use
 * `io`: `MediaIO`, which makes references; beside it `image`, `video`, `audio` and `raw`
 
 Core: no event loop is known here.
@@ -12,11 +12,11 @@ Core: no event loop is known here.
 
 from __future__ import annotations
 
+from lazymedia.media.cancellation import DecodeStopped, checkpoint
 from lazymedia.media.io import MediaIO, check_made, make_ref
 from lazymedia.media.payload import DecoderCaches, Payload, begin_digest, derive_media_key
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
-from lazymedia.media.stopping import DecodeStopped, checkpoint
 from lazymedia.public import publish
 
 __all__ = [

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar, cast, final, runtime_checkable
 
 from lazymedia.contexts import contextmanager
-from lazymedia.media.cores import CORES
-from lazymedia.media.stopping import checkpoint
+from lazymedia.media.cancellation import checkpoint
+from lazymedia.media.cpu_budget import CPU_BUDGET
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -66,7 +66,7 @@ class Cell(Generic[T]):
             if self.decoded is None:
                 checkpoint()
                 assert self._decoder is not None  # dropped only once decoded is set
-                with CORES.one():
+                with CPU_BUDGET.one():
                     self.decoded = Decoded(self._decoder())
                 self._decoder = self._parent = None  # the closure may hold a second copy of the payload
             return self.decoded
@@ -83,7 +83,7 @@ class Cell(Generic[T]):
             if at_once is None:
                 return None
             checkpoint()
-            with CORES.one():
+            with CPU_BUDGET.one():
                 return cast("U", at_once())
 
     @property

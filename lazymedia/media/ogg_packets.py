@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from lazymedia.media.stopping import checkpoint
+from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.vorbis_books import SETUP
 
 _HEAD: Final = 27

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, final
 
 from anyio import CapacityLimiter
 
-from lazymedia.media.stopping import DecodeStopped
+from lazymedia.media.cancellation import DecodeStopped
 from lazymedia.nursery import Child
 from lazymedia.outcome import STOPPED
 from lazymedia.owners import shutting_down

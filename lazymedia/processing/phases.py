@@ -27,9 +27,9 @@ from lazymedia.cache import Pin, ProcessorCache
 from lazymedia.contexts import contextmanager
 from lazymedia.errors import CacheMissError, DecoderCrashedError, LazyMediaError, UnprocessableMediaError
 from lazymedia.foreign import is_picture
+from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.image import ImageHeader
 from lazymedia.media.ref import MediaRef
-from lazymedia.media.stopping import checkpoint
 from lazymedia.parse.image import ImageSize, is_pixels, size_of
 from lazymedia.processing.inputs import ProcessorInputs
 from lazymedia.processing.outputs import MultiModalInputs

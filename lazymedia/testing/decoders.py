@@ -10,11 +10,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
 
+from lazymedia.media.cancellation import DecodeStopped, checkpoint
 from lazymedia.media.io import MediaIO, make_ref
 from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
-from lazymedia.media.stopping import DecodeStopped, checkpoint
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.audio import AudioMediaIO, ffmpeg_graph
-from lazymedia.media.stopping import stopping_when
+from lazymedia.media.cancellation import stopping_when
 
 T = TypeVar("T")
 

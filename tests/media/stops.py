@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lazymedia.media.stopping import DecodeStopped
+from lazymedia.media.cancellation import DecodeStopped
 
 
 class After:

@@ -22,7 +22,7 @@ from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS
 from lazymedia.media.audio import AudioMediaIO, ffmpeg, ffmpeg_frames, ffmpeg_graph, formats
 from lazymedia.media.audio.formats import MP4, sniff
-from lazymedia.media.stopping import DecodeStopped, stopping_when
+from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.testing import make_image
 from lazymedia.testing.audio import make_audio, sound
 from lazymedia.testing.video import make_video

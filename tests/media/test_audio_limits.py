@@ -15,7 +15,7 @@ import soundfile
 from lazymedia.errors import PayloadTooLargeError, UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.audio import AudioMediaIO, resample
-from lazymedia.media.stopping import DecodeStopped, stopping_when
+from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.testing.audio import encode, make_audio
 from lazymedia.testing.video import make_video
 from tests.media.audio_clips import flac, wav

@@ -14,7 +14,7 @@ from lazymedia.limits import Limits
 from lazymedia.media.audio import AudioMediaIO, resample, to_channels
 from lazymedia.media.audio.resample import resampled_length
 from lazymedia.media.audio.samples import Collector
-from lazymedia.media.stopping import DecodeStopped, stopping_when
+from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.parse.audio import audio_rules
 from lazymedia.testing.audio import make_audio, sound
 from tests.media.stops import After

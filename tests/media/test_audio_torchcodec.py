@@ -11,8 +11,8 @@ import pytest
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.audio import AudioMediaIO, resample
+from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.media.spec import DecodeSpec
-from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.testing.audio import encode, make_audio, sound
 from lazymedia.testing.video import make_video
 from tests.media.audio_clips import flac, wav, with_packet

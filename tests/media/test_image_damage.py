@@ -16,8 +16,8 @@ from PIL import Image, ImageFile, features
 
 from lazymedia.errors import ReleasedError, UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.media.image import ImageMediaIO, header, pixels, probe
-from lazymedia.media.stopping import DecodeStopped, stopping_when
 from tests.media import pictures
 from tests.media.stops import After
 

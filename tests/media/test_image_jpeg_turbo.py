@@ -17,9 +17,9 @@ from PIL import Image, ImageFile
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS
+from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.media.image import ImageMediaIO, header, jpeg_turbo
 from lazymedia.media.image.io import Target
-from lazymedia.media.stopping import DecodeStopped, stopping_when
 from tests.media import pictures
 from tests.media.stops import After
 

@@ -11,8 +11,8 @@ from PIL import Image
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.media.image import ImageMediaIO, header, jpeg
-from lazymedia.media.stopping import DecodeStopped, stopping_when
 from tests.media import pictures
 from tests.media.pictures import AC, ARITHMETIC, ARITHMETIC_PROGRESSIVE, DC, PROGRESSIVE, REFINED_AC, SEQUENTIAL
 from tests.media.stops import After

@@ -17,8 +17,8 @@ import pytest
 
 from lazymedia.errors import ReleasedError, UnprocessableMediaError
 from lazymedia.media import DecodeSpec, Payload, derive_media_key
+from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.media.ref import MediaRef
-from lazymedia.media.stopping import DecodeStopped, stopping_when
 
 WAIT = 10.0
 """Seconds after which a gate that should have opened fails a test."""

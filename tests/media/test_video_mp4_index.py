@@ -15,7 +15,7 @@ from av.video.stream import VideoStream
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS
-from lazymedia.media.stopping import DecodeStopped, stopping_when
+from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.media.video import mp4_index
 from lazymedia.media.video.container import Opened, open_video, packets_of
 from lazymedia.media.video.index import PacketIndex

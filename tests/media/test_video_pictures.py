@@ -9,8 +9,8 @@ import pytest
 
 from lazymedia.errors import PayloadTooLargeError, UnprocessableMediaError
 from lazymedia.limits import Limits
+from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.media.image import ImageMediaIO
-from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.media.video import VideoMediaIO
 from lazymedia.testing import make_image
 

@@ -15,7 +15,7 @@ from av.video.stream import VideoStream
 
 from lazymedia.errors import PayloadTooLargeError, UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media.stopping import DecodeStopped, checkpoint, stopping_when
+from lazymedia.media.cancellation import DecodeStopped, checkpoint, stopping_when
 from lazymedia.media.video import PacketIndexCache, VideoMediaIO, VideoMetadata
 from lazymedia.media.video.container import Opened, packets_of
 from lazymedia.media.video.index import PacketIndex

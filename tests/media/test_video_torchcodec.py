@@ -16,7 +16,7 @@ import pytest
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import system_ffmpeg
-from lazymedia.media.stopping import DecodeStopped, stopping_when
+from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.media.video import PacketIndexCache, VideoMediaIO
 from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.torchcodec_reader import reading

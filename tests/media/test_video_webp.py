@@ -16,9 +16,9 @@ from PIL import Image
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
+from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.media.image import ImageMediaIO
 from lazymedia.media.image.webp import Animation
-from lazymedia.media.stopping import DecodeStopped, stopping_when
 from lazymedia.media.video import POLICIES, PacketIndexCache, VideoMediaIO
 from lazymedia.media.video.sampling import Clip, Request
 from tests.media import pictures

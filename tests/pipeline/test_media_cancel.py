@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from lazymedia.media.audio import AudioMediaIO, resample
+from lazymedia.media.cancellation import DecodeStopped, checkpoint
 from lazymedia.media.ref import MediaRef
-from lazymedia.media.stopping import DecodeStopped, checkpoint
 from lazymedia.media.video import PacketIndexCache, VideoMediaIO
 from lazymedia.testing.audio import make_audio
 from lazymedia.testing.quiet import assert_quiet

@@ -24,7 +24,7 @@ from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.mpeg_audio import frame_size
 from lazymedia.media.audio.samples import BLOCK
 from lazymedia.media.audio.source import Clock, Losses, NoSamplesError, Source
-from lazymedia.media.stopping import checkpoint
+from lazymedia.media.cancellation import checkpoint
 
 CHANGE: Final = "the rate, channels or type of the samples change in the middle of the audio"
 

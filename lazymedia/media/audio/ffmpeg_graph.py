@@ -20,7 +20,7 @@ from lazymedia.contexts import contextmanager
 from lazymedia.media.audio.ffmpeg import Track, demuxer_options
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.samples import BLOCK
-from lazymedia.media.stopping import checkpoint
+from lazymedia.media.cancellation import checkpoint
 
 _WRITE: Final = 1 << 24
 """Bytes that are copied into the memory file at once: some milliseconds."""

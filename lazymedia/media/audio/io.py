@@ -16,12 +16,12 @@ from lazymedia.media.audio.backends import BACKENDS
 from lazymedia.media.audio.info import AudioInfo
 from lazymedia.media.audio.outline import outline
 from lazymedia.media.audio.resample import ResamplesMono
+from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.io import MediaIO
 from lazymedia.media.metadata_entries import check_headers
 from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
-from lazymedia.media.stopping import checkpoint
 
 if TYPE_CHECKING:
     from lazymedia.media.audio.resample import Resampler

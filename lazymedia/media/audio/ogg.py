@@ -8,7 +8,7 @@ import zlib
 from typing import Final
 
 from lazymedia.media.audio.bounds import refused
-from lazymedia.media.stopping import checkpoint
+from lazymedia.media.cancellation import checkpoint
 
 _FIRST_PAGE: Final = b"OggS\x00\x02"
 """How the first page of a logical stream begins (RFC 3533, section 6): version 0, and the flag "beginning of stream"

@@ -24,9 +24,9 @@ from lazymedia.media.audio.ffmpeg import Track
 from lazymedia.media.audio.formats import MATROSKA, MP4, Format
 from lazymedia.media.audio.info import AudioInfo
 from lazymedia.media.audio.source import Clock, Losses, NoSamplesError, Source
+from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.matroska_cues import has_encodings
 from lazymedia.media.payload_file import can_seek
-from lazymedia.media.stopping import checkpoint
 
 _SMALL: Final = 1 << 16
 """Bytes up to which a payload is decoded frame by frame: to open it a second time would cost more than that saves."""

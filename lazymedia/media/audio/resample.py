@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.audio.bounds import SAMPLE_BYTES, check_layout, check_range, refused
-from lazymedia.media.stopping import checkpoint
+from lazymedia.media.cancellation import checkpoint
 
 if TYPE_CHECKING:
     from lazymedia.media.audio.samples import Samples

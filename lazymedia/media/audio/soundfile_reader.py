@@ -18,7 +18,7 @@ from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.header import read_header
 from lazymedia.media.audio.samples import BLOCK
 from lazymedia.media.audio.source import Losses, Source
-from lazymedia.media.stopping import checkpoint
+from lazymedia.media.cancellation import checkpoint
 
 _SUBTYPES: Final = {
     *("PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW", "IMA_ADPCM", "MS_ADPCM"),

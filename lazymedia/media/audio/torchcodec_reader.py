@@ -20,7 +20,7 @@ from lazymedia.media.audio.bounds import PacketCount, check_layout, refused
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.samples import BLOCK
 from lazymedia.media.audio.source import Losses, Source
-from lazymedia.media.stopping import checkpoint
+from lazymedia.media.cancellation import checkpoint
 
 _OTHER_TRACK: Final = "torchcodec finds another audio track in the payload than PyAV"
 _CHANGE: Final = "the rate, channels or type of the samples change in the middle of the audio"

@@ -26,6 +26,7 @@ import numpy as np
 from numpy import typing as npt
 from PIL import Image
 
+from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.image.exif import Metadata, find_orientation, raw_profile
 from lazymedia.media.image.header import check_size
 from lazymedia.media.image.pixels import (
@@ -37,7 +38,6 @@ from lazymedia.media.image.pixels import (
     transparency_mask,
     without_empty_alpha,
 )
-from lazymedia.media.stopping import checkpoint
 
 if TYPE_CHECKING:
     from lazymedia.limits import Limits

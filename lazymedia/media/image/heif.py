@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.image import items
 from lazymedia.media.image.coded_size import CodedPart, check_coded, hevc_chroma_and_depth, hevc_size
 from lazymedia.media.image.header import FormatHeader, check_count, check_size
 from lazymedia.media.image.items import children
 from lazymedia.media.image.memory import CodecMemory, stored_bytes
 from lazymedia.media.isobmff import Span
-from lazymedia.media.stopping import checkpoint
 
 if TYPE_CHECKING:
     from lazymedia.limits import Limits

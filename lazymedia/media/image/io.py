@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, TypeAlia
 from lazymedia.contexts import contextmanager
 from lazymedia.errors import LazyMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
+from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.image import header, memory
 from lazymedia.media.image.exif import find_image_id
 from lazymedia.media.image.header import FormatHeader, rejected
@@ -19,7 +20,6 @@ from lazymedia.media.io import MediaIO
 from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
-from lazymedia.media.stopping import checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy import typing as npt
 
+from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.image.pixels import blank, copy_oriented, oriented_shape
-from lazymedia.media.stopping import checkpoint
 
 if TYPE_CHECKING:
     from lazymedia.media.image.header import FormatHeader

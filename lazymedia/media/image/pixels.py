@@ -14,7 +14,7 @@ import numpy as np
 from numpy import typing as npt
 from PIL import Image, features
 
-from lazymedia.media.stopping import checkpoint
+from lazymedia.media.cancellation import checkpoint
 
 Opened = TypeVar("Opened")
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.image.exif import Metadata, find_orientation
 from lazymedia.media.image.header import FormatHeader, check_size
 from lazymedia.media.image.memory import CodecMemory
-from lazymedia.media.stopping import checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import system_ffmpeg
-from lazymedia.media.cores import CORES
+from lazymedia.media.cancellation import checkpoint
+from lazymedia.media.cpu_budget import CPU_BUDGET
 from lazymedia.media.io import MediaIO
 from lazymedia.media.metadata_entries import check_headers
 from lazymedia.media.mp4_tables import check_tables, display_size
 from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
-from lazymedia.media.stopping import checkpoint
 from lazymedia.media.video import backends, jpeg_sequence, picture_sequence
 from lazymedia.media.video.backends import BACKENDS
 from lazymedia.media.video.container import identify, open_video
@@ -233,12 +233,12 @@ class VideoMediaIO(MediaIO[Video]):
     def _load(self, data: bytes, indexes: IndexSource) -> Video:
         checkpoint()
         if picture_sequence.is_pictures(data, self._limits):
-            with CORES.one():
+            with CPU_BUDGET.one():
                 return picture_sequence.decode(data, self._choose, self._limits)
         self._check_headers(data)
         backend = backends.resolve(self._backend, data)
         with (
-            CORES.one(),
+            CPU_BUDGET.one(),
             backends.reading(backend, data, self._limits, threads=self._threads) as reader,
         ):
             index = indexes.index(reader.scan)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 import pybase64
 
 from lazymedia.errors import UnprocessableMediaError
+from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.image import ImageMediaIO
 from lazymedia.media.spec import DecodeSpec
-from lazymedia.media.stopping import checkpoint
 from lazymedia.media.video.faults import refused
 from lazymedia.media.video.metadata import VideoMetadata
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.isobmff import Span
 from lazymedia.media.mp4 import Box, Boxes, Track, column, movie
-from lazymedia.media.stopping import checkpoint
 from lazymedia.media.usual import UnusualError, require
 from lazymedia.media.video.container import packets_of
 from lazymedia.media.video.fields import FieldPairs

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media import formats
+from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.image import ImageMediaIO, header, webp
 from lazymedia.media.image.items import boxes
-from lazymedia.media.stopping import checkpoint
 from lazymedia.media.video.faults import blamed_on_payload, refused
 from lazymedia.media.video.metadata import VideoMetadata
 from lazymedia.media.video.sampling import Clip

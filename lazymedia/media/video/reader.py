@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.contexts import contextmanager
-from lazymedia.media.cores import CORES
+from lazymedia.media.cpu_budget import CPU_BUDGET
 from lazymedia.media.payload_file import can_seek
 from lazymedia.media.video.container import Opened, check_frame_size, check_transfer, open_video, packets_of
 from lazymedia.media.video.faults import refused
@@ -128,7 +128,7 @@ class Reader:
         """How many threads decode beside this one, for as long as the block lasts."""
         if self._threads is not None:
             return nullcontext(min(self._threads, parts) - 1)
-        return CORES.idle(parts - 1)
+        return CPU_BUDGET.idle(parts - 1)
 
     def _run_apart(self, index: PacketIndex, parts: Parts, taken: Taken) -> None:
         with reading(self._data, self._limits, threads=1) as reader:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lazymedia.media.stopping import DecodeStopped, checkpoint, stopping_when
+from lazymedia.media.cancellation import DecodeStopped, checkpoint, stopping_when
 
 _POLL: Final = 0.02
 """Seconds between two looks at whether the decode is still wanted, for a thread that only waits."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from lazymedia.contexts import contextmanager
 from lazymedia.media import system_ffmpeg
-from lazymedia.media.stopping import checkpoint
+from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.video import reader
 from lazymedia.media.video.container import check_transfer, open_video
 from lazymedia.media.video.faults import refused

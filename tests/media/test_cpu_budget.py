@@ -1,4 +1,4 @@
-"""Cores: who counts as busy, what is idle, and what one decode makes of it."""
+"""CpuBudget: who counts as busy, what is idle, and what one decode makes of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lazymedia.media import MediaRef
-from lazymedia.media.cores import Cores
+from lazymedia.media.cpu_budget import CpuBudget
 from lazymedia.media.video import VideoMediaIO, reader, side_by_side
 from lazymedia.testing import make_video
 
@@ -17,11 +17,11 @@ LONG = make_video(120, gop=12)
 
 
 @pytest.fixture
-def cores(monkeypatch: pytest.MonkeyPatch) -> Cores:
+def cores(monkeypatch: pytest.MonkeyPatch) -> CpuBudget:
     """Four of them, instead of this machine's."""
-    four = Cores(4)
+    four = CpuBudget(4)
     for user in ("lazymedia.media.cell", "lazymedia.media.video.reader", "lazymedia.media.video.io"):
-        monkeypatch.setattr(f"{user}.CORES", four)
+        monkeypatch.setattr(f"{user}.CPU_BUDGET", four)
     return four
 
 
@@ -39,7 +39,7 @@ def helpers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_thread_counts_once_and_what_is_taken_is_given_back() -> None:
-    cores = Cores(4)
+    cores = CpuBudget(4)
 
     with cores.one(), cores.one(), cores.idle(2) as some, cores.idle(9) as rest, cores.idle(9) as nothing:
         assert (some, rest, nothing) == (2, 1, 0)
@@ -50,7 +50,7 @@ def test_a_thread_counts_once_and_what_is_taken_is_given_back() -> None:
 
 
 def test_more_decodes_than_cores_leave_none_idle() -> None:
-    cores = Cores(1)
+    cores = CpuBudget(1)
     inside, leave = threading.Barrier(3), threading.Event()
 
     def decode() -> None:
@@ -71,7 +71,7 @@ def test_more_decodes_than_cores_leave_none_idle() -> None:
         assert idle == 1
 
 
-def test_a_lone_video_takes_the_idle_cores_and_changes_no_pixel(cores: Cores, helpers: list[int]) -> None:
+def test_a_lone_video_takes_the_idle_cores_and_changes_no_pixel(cores: CpuBudget, helpers: list[int]) -> None:
     alone = VideoMediaIO(num_frames=6).load_bytes_ref(LONG).decode()
     one = VideoMediaIO(num_frames=6, decoder_threads=1).load_bytes(LONG)
 
@@ -82,7 +82,7 @@ def test_a_lone_video_takes_the_idle_cores_and_changes_no_pixel(cores: Cores, he
         assert idle == 4
 
 
-def test_a_video_takes_no_more_threads_than_it_has_parts(cores: Cores, helpers: list[int]) -> None:
+def test_a_video_takes_no_more_threads_than_it_has_parts(cores: CpuBudget, helpers: list[int]) -> None:
     VideoMediaIO(num_frames=1).load_bytes(LONG)
     assert helpers == [0]
     with cores.idle(2):

@@ -1,7 +1,6 @@
-"""How a decode learns, without knowing any event loop, that nobody wants its result any more.
+"""Lets a decode in a worker thread end when its request was cancelled, without an event loop.
 
-Comes in: a check that the shell sets around a decode it runs in a worker thread. Goes out: `checkpoint`, which decoders
-call between packets or blocks. Never here: an event loop, or a decision about who is cancelled.
+The shell sets a check around each decode; decoders call `checkpoint` between packets or blocks.
 """
 
 from __future__ import annotations

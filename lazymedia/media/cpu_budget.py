@@ -1,9 +1,6 @@
-"""Which of the machine's cores decodes are using, so that one decode alone may take several and many take one each.
+"""Counts the cores that decodes use, so that one decode alone may take several and many take one each.
 
-Comes in: the beginning and the end of decodes. Goes out: how many cores one of them may use now. Never here: a thread,
-or a wait: nobody is held up for a core.
-
-Counted within this process; what else the machine does is not seen.
+Only this process is counted. Nothing waits for a core.
 """
 
 from __future__ import annotations
@@ -16,11 +13,11 @@ from typing import Final
 from lazymedia.contexts import contextmanager
 
 
-class Cores:
-    """A count of cores in use.
+class CpuBudget:
+    """Counts cores in use.
 
     Args:
-        number: How many there are.
+        number: How many cores there are.
     """
 
     def __init__(self, number: int) -> None:
@@ -45,7 +42,7 @@ class Cores:
 
     @contextmanager
     def idle(self, most: int) -> Iterator[int]:
-        """Take the cores that nobody uses, ``most`` of them at most, for the block. How many there were; may be 0."""
+        """Reserve idle cores for the block, ``most`` at most, and return their number, which may be 0."""
         with self._lock:
             taken = max(0, min(most, self._number - self._used))
             self._used += taken
@@ -58,22 +55,22 @@ class Cores:
         with self._lock:
             self._used += number
 
-    def forget_other_threads(self) -> None:
-        """In a forked process, which has none of them."""
+    def reset_after_fork(self) -> None:
+        """A forked process has only the calling thread."""
         self._lock = threading.Lock()
         self._used = int(getattr(self._busy, "here", False))
 
 
 def _available() -> int:
-    """Cores that this process may run on; those that the machine has where the system does not tell."""
+    """CpuBudget that this process may run on; all of the machine's where the system has no affinity."""
     allowed = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
-CORES: Final = Cores(_available())
-"""The machine's."""
+CPU_BUDGET: Final = CpuBudget(_available())
+"""Of this process."""
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=CORES.forget_other_threads)
+    os.register_at_fork(after_in_child=CPU_BUDGET.reset_after_fork)
 
-__all__ = ["CORES", "Cores"]
+__all__ = ["CPU_BUDGET", "CpuBudget"]
