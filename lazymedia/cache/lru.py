@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from lazymedia.errors import CacheMissError
+from lazymedia.lru import LruDict
 
 log = logging.getLogger("lazymedia.cache")
 
@@ -92,22 +93,24 @@ class ProcessorCache(Generic[E]):
     """
 
     def __init__(self, capacity_bytes: int, *, share_tensors: bool = True) -> None:
-        if capacity_bytes < 0:
-            raise ValueError("capacity_bytes must not be negative")
-        self.capacity_bytes = capacity_bytes
         self.share_tensors = share_tensors
         self._lock = threading.Lock()
-        self._entries: OrderedDict[str, E] = OrderedDict()
+        self._entries: LruDict[str, E] = LruDict(capacity_bytes)
         self._pins: WeakValueDictionary[str, Pin[E]] = WeakValueDictionary()
         self._voidings = 0
         self._voided: deque[str | None] = deque(maxlen=_VOIDINGS_KEPT)  # the last ones; None voids everything
-        self._nbytes = self._hits = self._misses = self._evictions = self._too_large = 0
+        self._hits = self._misses = self._evictions = self._too_large = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {len(self)} entries, {self._nbytes} of {self.capacity_bytes} bytes>"
+        return f"<{type(self).__name__} {len(self)} entries, {self._entries.nbytes} of {self.capacity_bytes} bytes>"
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Bytes that all entries together may keep alive."""
+        return self._entries.capacity_bytes
 
     def is_cached(self, mm_hash: str) -> bool:
         """Whether an entry is held. Changes no order and no count."""
@@ -120,8 +123,8 @@ class ProcessorCache(Generic[E]):
         """
         with self._lock:
             pin = self._pins.get(mm_hash)
-            if pin is None and mm_hash in self._entries:
-                pin = self._pins[mm_hash] = Pin(self._entries[mm_hash])
+            if pin is None and (entry := self._entries.get(mm_hash)) is not None:
+                pin = self._pins[mm_hash] = Pin(entry)
             return pin
 
     def get_and_update(self, mm_hash: str, entry: E | None = None) -> E:
@@ -137,7 +140,7 @@ class ProcessorCache(Generic[E]):
             held = self._entries.get(mm_hash)
             if held is not None:
                 self._hits += 1
-                self._entries.move_to_end(mm_hash)
+                self._entries.touch(mm_hash)
             elif entry is None:
                 self._misses += 1
                 raise CacheMissError([mm_hash])
@@ -168,7 +171,7 @@ class ProcessorCache(Generic[E]):
             for mm_hash, _ in entries:
                 if mm_hash in held:
                     self._hits += 1
-                    self._entries.move_to_end(mm_hash)
+                    self._entries.touch(mm_hash)
             for mm_hash, entry in entries:
                 if mm_hash not in held:
                     self._misses += 1
@@ -178,13 +181,12 @@ class ProcessorCache(Generic[E]):
     def touch(self, mm_hash: str) -> None:
         """Make an entry the most recently used, if it is held."""
         with self._lock:
-            if mm_hash in self._entries:
-                self._entries.move_to_end(mm_hash)
+            self._entries.touch(mm_hash)
 
     def invalidate(self, mm_hash: str) -> None:
         """Drop an entry, if it is held, and void the pins on it: it must not be used any more."""
         with self._lock:
-            self._drop(mm_hash)
+            self._entries.pop(mm_hash)
             self._void(self._pins.pop(mm_hash, None))
             self._note_voiding(mm_hash)
 
@@ -196,14 +198,14 @@ class ProcessorCache(Generic[E]):
                 self._void(pin)
             self._pins.clear()
             self._note_voiding(None)
-            self._nbytes = self._hits = self._misses = self._evictions = self._too_large = 0
+            self._hits = self._misses = self._evictions = self._too_large = 0
 
     def stats(self) -> CacheStats:
         """The cache at this moment."""
         with self._lock:
             return CacheStats(
                 entries=len(self._entries),
-                nbytes=self._nbytes,
+                nbytes=self._entries.nbytes,
                 capacity_bytes=self.capacity_bytes,
                 hits=self._hits,
                 misses=self._misses,
@@ -217,17 +219,7 @@ class ProcessorCache(Generic[E]):
             if self._too_large == 1:
                 log.warning("an item of %d bytes is larger than the cache and is served uncached", entry.nbytes)
             return
-        self._entries[mm_hash] = entry
-        self._nbytes += entry.nbytes
-        while self._nbytes > self.capacity_bytes:
-            oldest = next(iter(self._entries))
-            self._drop(oldest)
-            self._evictions += 1
-
-    def _drop(self, mm_hash: str) -> None:
-        entry = self._entries.pop(mm_hash, None)
-        if entry is not None:
-            self._nbytes -= entry.nbytes
+        self._evictions += self._entries.put(mm_hash, entry)
 
     def _note_voiding(self, mm_hash: str | None) -> None:
         self._voidings += 1

@@ -1,10 +1,8 @@
 """The decode operation that a reference and all its forks share: it runs once, whoever comes first.
 
-Comes in: a function that decodes. Goes out: the media, in a box, to any number of threads. Never here: a payload, a
-key, or who may still ask (that is the handle's, see `lazymedia.media.ref`).
-
 Lock order is child before parent: a mapped reference runs its parent's decode under its own cell's lock. Nothing that
-is called under a cell's lock may wait for an event loop.
+is called under a cell's lock may wait for an event loop. `map` makes trees, so that no references wait for each other;
+two decoders that ask for each other's media do, until their requests are cancelled.
 """
 
 from __future__ import annotations
@@ -99,13 +97,10 @@ class Cell(Generic[T]):
         """Hold the lock under which the decoder runs, once nobody else does."""
         self._refuse_if_lost()
         thread = threading.get_ident()
-        try:
-            while not self._lock.acquire(timeout=0 if self._owner == thread else _LOCK_POLL):
-                _waits[thread] = self
-                self._refuse_circle(thread)
-                checkpoint()
-        finally:
-            _waits.pop(thread, None)
+        if self._owner == thread:
+            raise RuntimeError("a decoder asked, perhaps through others, for the very media it is decoding")
+        while not self._lock.acquire(timeout=_LOCK_POLL):
+            checkpoint()
         try:
             self._owner = thread
             yield
@@ -134,21 +129,5 @@ class Cell(Generic[T]):
         """Whether this thread is inside the decoder."""
         return self._owner == thread and self._process == os.getpid()
 
-    def _refuse_circle(self, thread: int) -> None:
-        """Follow who waits for whom; a circle would wait for ever."""
-        cell: Cell[Any] | None = self
-        seen: set[int] = set()
-        while cell is not None and (owner := cell._owner) is not None and owner not in seen:  # noqa: SLF001
-            if owner == thread:
-                raise RuntimeError("a decoder asked, perhaps through others, for the very media it is decoding")
-            seen.add(owner)
-            cell = _waits.get(owner)
-
-
-_waits: Final[dict[int, Cell[Any]]] = {}
-"""For each thread that waits for another's decode, what it waits for."""
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_waits.clear)
 
 __all__ = ["Cell", "Decoded", "DecodesThrough"]

@@ -453,8 +453,10 @@ def test_a_decoder_cannot_release_its_reference_through_any_handle() -> None:
     assert isinstance(second.exception(WAIT), RuntimeError)
 
 
-def test_decoders_that_wait_for_each_other_fail_and_never_hang() -> None:
+def test_decoders_that_wait_for_each_other_end_with_the_cancellation_of_one() -> None:
+    """`map` makes no circles; two decoders that do wait until the request of one is given up."""
     begun = [threading.Event(), threading.Event()]
+    cancelled = threading.Event()
     handles: list[MediaRef[Any]] = []
 
     def decode(other: int) -> str:
@@ -462,10 +464,23 @@ def test_decoders_that_wait_for_each_other_fail_and_never_hang() -> None:
         assert begun[other].wait(WAIT)
         return str(handles[other].decode())
 
-    handles.extend([MediaRef(lambda: decode(1), b"a"), MediaRef(lambda: decode(0), b"b")])
-    outcomes = [in_thread(ref.decode).exception for ref in handles]
+    def stop() -> None:
+        if cancelled.is_set():
+            raise DecodeStopped
 
-    assert {type(outcome(WAIT)) for outcome in outcomes} == {RuntimeError}
+    def first() -> object:
+        with stopping_when(stop):
+            return handles[0].decode()
+
+    handles.extend([MediaRef(lambda: decode(1), b"a"), MediaRef(lambda: decode(0), b"b")])
+    outcomes = [in_thread(first).exception, in_thread(handles[1].decode).exception]
+    for event in begun:
+        assert event.wait(WAIT)
+    cancelled.set()
+
+    assert isinstance(outcomes[0](WAIT), DecodeStopped)
+    # The other then runs the first one's decoder itself, which asks for what is being decoded here.
+    assert isinstance(outcomes[1](WAIT), RuntimeError)
 
 
 def test_an_estimate_of_the_decoded_size_travels_with_forks_and_maps() -> None:

@@ -269,7 +269,7 @@ def index_of(frames: int) -> PacketIndex:
 
 def test_the_cache_gives_up_what_was_used_longest_ago() -> None:
     index = index_of(10)
-    cache = PacketIndexCache(index.size * 2)
+    cache = PacketIndexCache(index.nbytes * 2)
 
     cache.put(b"a", index)
     cache.put(b"b", index)
@@ -277,7 +277,7 @@ def test_the_cache_gives_up_what_was_used_longest_ago() -> None:
     cache.put(b"c", index)
 
     assert [cache.get(key) is not None for key in (b"a", b"b", b"c")] == [True, False, True]
-    assert cache.held_bytes == index.size * 2
+    assert cache.held_bytes == index.nbytes * 2
 
 
 def test_an_index_holds_no_more_than_it_says_once_it_was_used() -> None:
@@ -286,7 +286,7 @@ def test_an_index_holds_no_more_than_it_says_once_it_was_used() -> None:
     VideoMediaIO(num_frames=4)._choose(Clip(index.times, index.fps, index.duration))
 
     held = [value for value in vars(index).values() if hasattr(value, "__len__")]
-    assert sum(sys.getsizeof(value) for value in held) < 1.2 * index.size
+    assert sum(sys.getsizeof(value) for value in held) < 1.2 * index.nbytes
     assert not any(isinstance(value, list) for value in held)
 
 

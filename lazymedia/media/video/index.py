@@ -82,7 +82,7 @@ class PacketIndex:
         return [(pts - first) * self.tick for pts in self.pts]
 
     @property
-    def size(self) -> int:
+    def nbytes(self) -> int:
         """Bytes that this takes in a cache, about."""
         return 512 + 16 * len(self.pts) + 24 * len(self.key_pts)
 

@@ -6,12 +6,12 @@ Comes in: a payload's digest and its index. Goes out: the index. Never here: a p
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from lazymedia.limits import MIB, Limits
+from lazymedia.lru import LruDict
 from lazymedia.media.payload import Payload
 from lazymedia.media.spec import DecodeSpec
 from lazymedia.media.video.faults import blamed_on_payload, refused
@@ -33,15 +33,11 @@ class PacketIndexCache:
     An index depends on the payload alone, never on settings; the key is a digest that nobody can choose.
 
     Args:
-        capacity_bytes: What it may hold, by `PacketIndex.size`. An index larger than this is not kept.
+        capacity_bytes: What it may hold, by `PacketIndex.nbytes`. An index larger than this is not kept.
     """
 
     def __init__(self, capacity_bytes: int = DEFAULT_BYTES) -> None:
-        if capacity_bytes < 0:
-            raise ValueError("capacity_bytes must not be negative")
-        self._capacity = capacity_bytes
-        self._held: OrderedDict[bytes, PacketIndex] = OrderedDict()
-        self._bytes = 0
+        self._held: LruDict[bytes, PacketIndex] = LruDict(capacity_bytes)
         self._scans = 0
         self._lock = threading.Lock()
 
@@ -53,7 +49,7 @@ class PacketIndexCache:
     @property
     def held_bytes(self) -> int:
         """Bytes held now."""
-        return self._bytes
+        return self._held.nbytes
 
     def __len__(self) -> int:
         return len(self._held)
@@ -61,24 +57,14 @@ class PacketIndexCache:
     def get(self, digest: bytes) -> PacketIndex | None:
         """The index of a payload, which thereby counts as used; None where there is none."""
         with self._lock:
-            index = self._held.get(digest)
-            if index is not None:
-                self._held.move_to_end(digest)
-            return index
+            self._held.touch(digest)
+            return self._held.get(digest)
 
     def put(self, digest: bytes, index: PacketIndex) -> None:
         """Keep the index of a payload, and give up those used longest ago where there is no room."""
         with self._lock:
             self._scans += 1
-            former = self._held.pop(digest, None)
-            self._bytes -= 0 if former is None else former.size
-            if index.size > self._capacity:
-                return
-            self._held[digest] = index
-            self._bytes += index.size
-            while self._bytes > self._capacity:
-                _, oldest = self._held.popitem(last=False)
-                self._bytes -= oldest.size
+            self._held.put(digest, index)
 
 
 @final
