@@ -18,10 +18,7 @@ from lazymedia.media.audio.bounds import check_layout, check_length, refused
 from lazymedia.media.audio.formats import MP3, Format
 from lazymedia.media.audio.info import AudioInfo
 from lazymedia.media.audio.mpeg_audio import declared_samples
-from lazymedia.media.matroska_cues import check_cues
-from lazymedia.media.mp4_tables import check_tables
 from lazymedia.media.payload_file import payload_file
-from lazymedia.media.ts_programs import check_programs
 
 _CODECS: Final = {
     *("aac", "aac_latm", "mp3", "mp2", "mp1", "opus", "vorbis", "flac", "alac", "ac3", "eac3", "amrnb", "amrwb"),
@@ -35,8 +32,6 @@ _PROBED: Final = (
 """Decoders, by their own names, that opening may run to learn a track's parameters. None of video or pictures."""
 
 _SECTIONS: Final = {"mpegts", "mpeg"}
-_CHECKS: Final = {"mov": check_tables, "matroska": check_cues, "mpegts": check_programs}
-"""What is compared with the payload's size before FFmpeg opens it, by demuxer."""
 _INDEX: Final = 1 << 16
 """Bytes of FFmpeg's index of a container whose packets it learns as it reads; see `lazymedia.media.video.container`."""
 _PROBE, _PROBE_SECTIONS = 1 << 18, 1 << 21
@@ -95,12 +90,9 @@ def open_container(data: bytes, kind: Format) -> Any:
     """PyAV's container.
 
     Raises:
-        UnprocessableMediaError: A header that asks for more memory than there is, which has a cause; or tables that
-            claim more than a payload of this size may, as `check_tables`, `check_cues` and `check_programs`.
+        UnprocessableMediaError: A header that asks for more memory than there is, which has a cause.
         av.FFmpegError: A damaged header.
     """
-    if kind.demuxer in _CHECKS:
-        _CHECKS[kind.demuxer](data, "audio")
     options = {
         **demuxer_options(kind),
         "protocol_whitelist": "none",  # no such protocol: nothing but the payload can be opened

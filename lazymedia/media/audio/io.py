@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from lazymedia.contexts import contextmanager
 from lazymedia.errors import LazyMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media import system_ffmpeg
+from lazymedia.media import containers, system_ffmpeg
 from lazymedia.media.audio import backends, bounds, formats, header
 from lazymedia.media.audio.backends import BACKENDS
 from lazymedia.media.audio.info import AudioInfo
@@ -18,7 +18,6 @@ from lazymedia.media.audio.outline import outline
 from lazymedia.media.audio.resample import ResamplesMono
 from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.io import MediaIO
-from lazymedia.media.metadata_entries import check_headers
 from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
@@ -166,7 +165,7 @@ class AudioMediaIO(MediaIO[Clip]):
         if kind is None:
             what = "the payload is empty" if not data else "not a supported audio format"
             raise bounds.refused(f"{what} (supported: {formats.SUPPORTED})")
-        check_headers(data, kind.demuxer, self._limits, self.modality)
+        containers.check(data, kind.demuxer, self._limits, self.modality)
         backend = backends.resolve(self._backend, data, kind)
         if backend == "soundfile" and not backends.is_by_libsndfile(data, kind):
             raise bounds.refused(f"soundfile does not read this {kind.name}")

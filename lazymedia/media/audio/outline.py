@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lazymedia.errors import LazyMediaError
+from lazymedia.media import containers
 from lazymedia.media.audio import formats, header
 from lazymedia.media.audio.bounds import reason, refused
-from lazymedia.media.metadata_entries import check_headers
 
 if TYPE_CHECKING:
     from lazymedia.limits import Limits
@@ -28,7 +28,7 @@ def outline(data: bytes, limits: Limits) -> AudioInfo | None:
         if not known.info.rate or not known.info.channels:
             raise refused(f"the header of the {kind.name} audio tells no rate or no channels")
         return known.info
-    check_headers(data, kind.demuxer, limits, "audio")
+    containers.check(data, kind.demuxer, limits, "audio")
     try:
         from lazymedia.media.audio import pyav_reader
 

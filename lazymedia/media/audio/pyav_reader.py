@@ -25,7 +25,7 @@ from lazymedia.media.audio.formats import MATROSKA, MP4, Format
 from lazymedia.media.audio.info import AudioInfo
 from lazymedia.media.audio.source import Clock, Losses, NoSamplesError, Source
 from lazymedia.media.cancellation import checkpoint
-from lazymedia.media.matroska_cues import has_encodings
+from lazymedia.media.containers.matroska import has_encodings
 from lazymedia.media.payload_file import can_seek
 
 _SMALL: Final = 1 << 16

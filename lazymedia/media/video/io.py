@@ -14,9 +14,9 @@ from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import system_ffmpeg
 from lazymedia.media.cancellation import checkpoint
+from lazymedia.media.containers import check as check_headers
 from lazymedia.media.cpu_budget import CPU_BUDGET
 from lazymedia.media.io import MediaIO
-from lazymedia.media.metadata_entries import check_headers
 from lazymedia.media.mp4_tables import check_tables, display_size
 from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
