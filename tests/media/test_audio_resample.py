@@ -12,8 +12,8 @@ import soxr
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.audio import AudioMediaIO, resample, to_channels
-from lazymedia.media.audio.resample import resampled_length
 from lazymedia.media.audio.samples import Collector
+from lazymedia.media.audio.transforms import resampled_length
 from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.parse.audio import audio_rules
 from lazymedia.testing.audio import make_audio, sound

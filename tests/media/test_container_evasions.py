@@ -17,7 +17,7 @@ from lazymedia.media.containers import check
 from lazymedia.media.containers.matroska import has_encodings
 from lazymedia.testing import make_audio
 from tests.cpu import cpu_seconds_below
-from tests.media.tagged import id3, notes, tagged
+from tests.media.tagged import id3, in_riff, notes, tagged
 from tests.media.test_container_claims import PCM, cues, in_packets, section
 
 CUES, TRACKS = b"\x1c\x53\xbb\x6b", b"\x16\x54\xae\x6b"
@@ -85,6 +85,12 @@ def rf64() -> bytes:
     )
 
 
+def notes_behind_a_list() -> bytes:
+    """A list in whose content a chunk says that it is long."""
+    sound = make_audio(0.5, 16_000, format="WAV")
+    return in_riff(in_riff(sound, b"LIST", notes(MANY)), b"LIST", b"adtldata\xff\xff\xff\x7f")
+
+
 EVASIONS: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "cues behind a seek head": (
         "matroska",
@@ -101,6 +107,7 @@ EVASIONS: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "MPEG-TS programs around false tables": ("mpegts", programs_around_false_ones, "128 programs"),
     "FLV whose first tag is not the usual place": ("flv", flv_from_elsewhere, "entries at most"),
     "FLV behind damage": ("flv", flv_behind_damage, "entries at most"),
+    "WAV notes behind a list": ("wav", notes_behind_a_list, "entries at most"),
     "RF64 notes behind the samples": ("wav", rf64, "entries at most"),
 }
 
@@ -116,11 +123,14 @@ def test_a_false_match_hides_nothing(name: str) -> None:
         AudioMediaIO().load_bytes(data)
 
 
-@pytest.mark.parametrize("name", ["FLV whose first tag is not the usual place", "RF64 notes behind the samples"])
+@pytest.mark.parametrize(
+    "name",
+    ["FLV whose first tag is not the usual place", "WAV notes behind a list", "RF64 notes behind the samples"],
+)
 def test_ffmpeg_reads_what_would_be_hidden(name: str) -> None:
     demuxer, make, _ = EVASIONS[name]
 
-    with av.open(io.BytesIO(make()), format=demuxer) as container:
+    with av.open(io.BytesIO(make()), "r", format=demuxer) as container:
         for _ in container.demux():
             pass
         assert len(container.metadata) > DEFAULT_LIMITS.max_metadata_entries

@@ -16,10 +16,9 @@ Importing this loads no codec and no numpy.
 
 from __future__ import annotations
 
-from lazymedia.media.audio.channels import ChannelRule, to_channels
-from lazymedia.media.audio.info import AudioInfo
+from lazymedia.media.audio.header import AudioInfo
 from lazymedia.media.audio.io import BACKENDS, AudioMediaIO, Clip
-from lazymedia.media.audio.resample import Resampler, resample
+from lazymedia.media.audio.transforms import ChannelRule, Resampler, resample, to_channels
 from lazymedia.public import publish
 
 __all__ = ["BACKENDS", "AudioInfo", "AudioMediaIO", "ChannelRule", "Clip", "Resampler", "resample", "to_channels"]

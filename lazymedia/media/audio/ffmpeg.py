@@ -13,11 +13,11 @@ from av.error import MemoryError as FFmpegMemoryError
 
 from lazymedia.limits import Limits
 from lazymedia.media import system_ffmpeg
-from lazymedia.media.audio import header, ogg
+from lazymedia.media.audio import header
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
-from lazymedia.media.audio.formats import MP3, Format
-from lazymedia.media.audio.info import AudioInfo
-from lazymedia.media.audio.mpeg_audio import declared_samples
+from lazymedia.media.audio.formats import MP3, Format, declared_samples
+from lazymedia.media.audio.header import AudioInfo
+from lazymedia.media.containers import ogg
 from lazymedia.media.payload_file import payload_file
 
 _CODECS: Final = {

@@ -20,10 +20,8 @@ from lazymedia.contexts import contextmanager
 from lazymedia.limits import Limits
 from lazymedia.media.audio.bounds import PacketCount, check_layout, refused
 from lazymedia.media.audio.ffmpeg import Track, choose, open_container
-from lazymedia.media.audio.formats import Format
-from lazymedia.media.audio.mpeg_audio import frame_size
-from lazymedia.media.audio.samples import BLOCK
-from lazymedia.media.audio.source import Clock, Losses, NoSamplesError, Source
+from lazymedia.media.audio.formats import Format, frame_size
+from lazymedia.media.audio.samples import BLOCK, Clock, Losses, NoSamplesError, Source
 from lazymedia.media.cancellation import checkpoint
 
 CHANGE: Final = "the rate, channels or type of the samples change in the middle of the audio"

@@ -13,9 +13,8 @@ from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import containers, system_ffmpeg
 from lazymedia.media.audio import backends, bounds, formats, header
 from lazymedia.media.audio.backends import BACKENDS
-from lazymedia.media.audio.info import AudioInfo
-from lazymedia.media.audio.outline import outline
-from lazymedia.media.audio.resample import ResamplesMono
+from lazymedia.media.audio.header import AudioInfo, read_info
+from lazymedia.media.audio.transforms import ResamplesMono
 from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.io import MediaIO
 from lazymedia.media.payload import Payload
@@ -23,9 +22,8 @@ from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
 
 if TYPE_CHECKING:
-    from lazymedia.media.audio.resample import Resampler
-    from lazymedia.media.audio.samples import Samples
-    from lazymedia.media.audio.source import Source
+    from lazymedia.media.audio.samples import Samples, Source
+    from lazymedia.media.audio.transforms import Resampler
 
 _log = logging.getLogger("lazymedia.media")
 
@@ -236,7 +234,7 @@ class _ClipDecoder:
 
     def probe(self) -> AudioInfo | None:
         """What the header says; after a decode, what that found."""
-        return outline(self._data, self._limits) if self._info is None else self._info
+        return read_info(self._data, self._limits) if self._info is None else self._info
 
     def through(self, transform: Callable[[Clip], Clip]) -> Callable[[], Clip] | None:
         """Resampling on the way, so that the clip at its native rate never exists as a whole."""

@@ -16,8 +16,7 @@ from lazymedia.media.audio import pyav_reader
 from lazymedia.media.audio.bounds import check_layout, check_length, refused
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.header import read_header
-from lazymedia.media.audio.samples import BLOCK
-from lazymedia.media.audio.source import Losses, Source
+from lazymedia.media.audio.samples import BLOCK, Losses, Source
 from lazymedia.media.cancellation import checkpoint
 
 _SUBTYPES: Final = {

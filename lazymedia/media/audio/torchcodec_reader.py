@@ -18,8 +18,7 @@ from lazymedia.media import system_ffmpeg
 from lazymedia.media.audio import ffmpeg, pyav_reader
 from lazymedia.media.audio.bounds import PacketCount, check_layout, refused
 from lazymedia.media.audio.formats import Format
-from lazymedia.media.audio.samples import BLOCK
-from lazymedia.media.audio.source import Losses, Source
+from lazymedia.media.audio.samples import BLOCK, Losses, Source
 from lazymedia.media.cancellation import checkpoint
 
 _OTHER_TRACK: Final = "torchcodec finds another audio track in the payload than PyAV"

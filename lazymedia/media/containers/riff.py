@@ -26,11 +26,12 @@ def _entries(data: bytes) -> Entries:
 def chunks(data: bytes, position: int = 12, stop: int | None = None) -> Iterator[tuple[bytes, int, int]]:
     """The name of each chunk, where its body begins, and the size that it declares, up to the frames of an AVI.
 
-    Of a list the name is its type; the content of a list that holds no notes follows. The size of the samples of an
-    RF64 is the one in its first chunk (EBU Tech 3306).
+    Of a list the name is its type. In an AVI, the content of a list that holds no notes follows. The size of the
+    samples of an RF64 is the one in its first chunk (EBU Tech 3306).
     """
     order = "<" if data[:4] in {b"RIFF", b"RF64"} else ">"
     stop = len(data) if stop is None else min(stop, len(data))
+    is_avi = data[8:12] == b"AVI "
     long: int | None = None
     while position + 8 <= stop:
         name, size = struct.unpack_from(f"{order}4sI", data, position)
@@ -42,7 +43,7 @@ def chunks(data: bytes, position: int = 12, stop: int | None = None) -> Iterator
             name = data[position : position + 4]
             if name == b"movi":
                 return
-            skipped = size if name == b"INFO" else 4
+            skipped = 4 if is_avi and name != b"INFO" else size
             position, size, skipped = position + 4, max(size - 4, 0), max(skipped - 4, 0)
         yield name, position, size
         position += skipped + (skipped & 1)
