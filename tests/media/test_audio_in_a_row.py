@@ -80,7 +80,7 @@ def test_flac_in_a_row_is_all_heard_and_differing_ones_are_an_error(backend: str
         assert refusal(odd + one, backend)
 
 
-def test_very_many_recordings_in_a_row_are_refused_and_the_limit_on_seconds_counts_all() -> None:
+def test_very_many_recordings_in_a_row_are_rejected_and_the_limit_on_seconds_counts_all() -> None:
     tiny = make_audio(0.001, 8_000, format="OGG")
     assert len(decode(tiny * 20)) == 20 * len(decode(tiny))
 

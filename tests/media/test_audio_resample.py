@@ -209,7 +209,7 @@ def test_resampling_stops_between_two_blocks() -> None:
 
 
 @pytest.mark.parametrize(("rate", "quality"), [(0, "HQ"), (-1, "HQ"), (1, "HQ"), (16_000.5, "HQ"), (16_000, "best")])
-def test_what_cannot_be_is_refused_when_it_is_configured(rate: float, quality: str) -> None:
+def test_what_cannot_be_is_rejected_when_it_is_configured(rate: float, quality: str) -> None:
     with pytest.raises(ValueError):
         resample(rate, quality)
 

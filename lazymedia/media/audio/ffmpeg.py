@@ -14,7 +14,7 @@ from av.error import MemoryError as FFmpegMemoryError
 from lazymedia.limits import Limits
 from lazymedia.media import system_ffmpeg
 from lazymedia.media.audio import header
-from lazymedia.media.audio.bounds import check_layout, check_length, refused
+from lazymedia.media.audio.bounds import check_layout, check_length, rejection
 from lazymedia.media.audio.formats import MP3, Format, declared_samples
 from lazymedia.media.audio.header import AudioInfo
 from lazymedia.media.containers import ogg
@@ -103,7 +103,7 @@ def open_container(data: bytes, kind: Format) -> Any:
         return av.open(file, format=kind.demuxer, container_options=options, metadata_errors="replace")
     except FFmpegMemoryError as exc:
         # FFmpeg allocates tables of the size that a header has; a payload of some megabytes needs none of that size.
-        raise refused(OUT_OF_MEMORY) from exc
+        raise rejection(OUT_OF_MEMORY) from exc
 
 
 def choose(container: Any, data: bytes, kind: Format, limits: Limits) -> tuple[Any, Track]:
@@ -115,13 +115,13 @@ def choose(container: Any, data: bytes, kind: Format, limits: Limits) -> tuple[A
     """
     stream = _best(container, "audio", related=_best(container, "video")) or _best(container, "audio")
     if stream is None:
-        raise refused("there is no audio track")
+        raise rejection("there is no audio track")
     context = stream.codec_context
     if context is None:
-        raise refused("the codec of the audio track is unknown")
+        raise rejection("the codec of the audio track is unknown")
     name = context.codec.canonical_name
     if name not in _CODECS and not name.startswith("pcm_"):
-        raise refused(f"the audio codec {name} is not decoded")
+        raise rejection(f"the audio codec {name} is not decoded")
     is_listed = _settle_layout(context)
     channels = context.layout.nb_channels
     if context.sample_rate and channels:

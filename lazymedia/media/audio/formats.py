@@ -103,7 +103,7 @@ class Format:
         sndfile: libsndfile's names of it; none where libsndfile is not given it. It is given WAV, AIFF and FLAC only:
             of libvorbis 1.3.7, which it reads OGG with, a header of 196 bytes overflows the stack, and libmpg123
             prints a line to stderr for each damaged frame.
-        declared_length: Whether the header's length can be believed as far as to refuse a clip for it. In MP3, ADTS and
+        declared_length: Whether the header's length can be believed as far as to reject a clip for it. In MP3, ADTS and
             their like it is a guess from the bit rate.
         joinable: Whether a recording may begin in the middle of a frame, so that what comes before the first whole one
             is no damage.
@@ -192,7 +192,7 @@ def sniff(data: bytes) -> Format | None:
 
 
 def behind_ogg_page(data: bytes) -> int:
-    """Where the first packet of an OGG begins: behind a header, and a table of as many bytes as its byte 26 tells."""
+    """Where the first packet of an OGG begins: behind a header, and a table as long as its byte 26 declares."""
     return 27 + int.from_bytes(data[26:27])
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from lazymedia.errors import LazyMediaError
 from lazymedia.limits import Limits
 from lazymedia.media import containers
-from lazymedia.media.audio.bounds import reason, refused
+from lazymedia.media.audio.bounds import reason, rejection
 from lazymedia.media.audio.formats import AIFF, FLAC, OGG_FLAC, WAV, Format, behind_id3, behind_ogg_page, sniff
 from lazymedia.media.containers import riff
 
@@ -144,7 +144,7 @@ def _wav(data: bytes) -> Header | None:
 
 
 def _is_whole_list(data: bytes, order: str, body: int, size: int, count_at: int, head: int) -> bool:
-    """Whether a chunk holds as many rows as it says. libsndfile refuses the file or loses samples where it does not."""
+    """Whether a chunk holds as many rows as it says. libsndfile rejects the file or loses samples where it does not."""
     if size < head or body + head > len(data):
         return False
     (count,) = struct.unpack_from(f"{order}I", data, body + count_at)
@@ -182,7 +182,7 @@ def read_info(data: bytes, limits: Limits) -> AudioInfo | None:
     known = read_header(data, kind)
     if known is not None:
         if not known.info.rate or not known.info.channels:
-            raise refused(f"the header of the {kind.name} audio tells no rate or no channels")
+            raise rejection(f"the header of the {kind.name} audio has no rate or no channels")
         return known.info
     containers.check(data, kind.demuxer, limits, "audio")
     try:
@@ -192,7 +192,7 @@ def read_info(data: bytes, limits: Limits) -> AudioInfo | None:
     except (LazyMediaError, ImportError, MemoryError):
         raise
     except Exception as exc:
-        raise refused(f"the header of the {kind.name} audio cannot be read: {reason(exc)}") from exc
+        raise rejection(f"the header of the {kind.name} audio cannot be read: {reason(exc)}") from exc
 
 
 __all__ = ["AudioInfo", "Header", "read_header", "read_info"]

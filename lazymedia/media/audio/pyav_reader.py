@@ -19,7 +19,7 @@ import numpy.typing as npt
 from lazymedia.contexts import contextmanager
 from lazymedia.limits import Limits
 from lazymedia.media.audio import ffmpeg, ffmpeg_frames, ffmpeg_graph
-from lazymedia.media.audio.bounds import check_layout, refused
+from lazymedia.media.audio.bounds import check_layout, rejection
 from lazymedia.media.audio.ffmpeg import Track
 from lazymedia.media.audio.formats import MATROSKA, MP4, Format
 from lazymedia.media.audio.header import AudioInfo
@@ -112,7 +112,7 @@ def _others(first: Source, data: bytes, links: list[slice], kind: Format, limits
             opened = _opened(data[link], kind, limits)
             with opened as source:
                 if (source.rate, source.channels) != (first.rate, first.channels):
-                    raise refused(ffmpeg_frames.CHANGE)
+                    raise rejection(ffmpeg_frames.CHANGE)
                 yield from source.blocks
                 first.losses.samples += source.losses.samples
                 first.losses.errors += source.losses.errors
@@ -201,7 +201,7 @@ def _then_frame_by_frame(
         pass
     with rest() as other:
         if (other.rate, other.channels) != (source.rate, source.channels):
-            raise refused(ffmpeg_frames.CHANGE)
+            raise rejection(ffmpeg_frames.CHANGE)
         yield from behind(other.blocks, done)
         source.losses.samples, source.losses.errors = other.losses.samples, other.losses.errors
 

@@ -139,7 +139,7 @@ class Collector:
     """Blocks put together in place, so that memory peaks at the result and 4 MiB, whatever length was promised.
 
     Args:
-        most: Samples that it may come to hold, as a limit tells; more grow it.
+        most: Samples that it may come to hold, by a limit; more grow it.
     """
 
     def __init__(self, most: float = _ROOM) -> None:
@@ -150,7 +150,7 @@ class Collector:
         """Copy (N,) behind what is there."""
         end = self._length + len(block)
         if end > len(self._held):
-            # No view of the array is ever handed out, so that nothing can see it move.
+            # No view of the array leaves this class, so it may move.
             self._held.resize(-(-end // _STEP) * _STEP, refcheck=False)
         self._held[self._length : end] = block
         self._length = end

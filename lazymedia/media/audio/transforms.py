@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media.audio.bounds import SAMPLE_BYTES, check_layout, check_range, refused
+from lazymedia.media.audio.bounds import SAMPLE_BYTES, check_layout, check_range, rejection
 from lazymedia.media.cancellation import checkpoint
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Resampler:
         return np.stack(rows), self.target_rate
 
     def check(self, samples: int, rate: int, channels: int = 1) -> None:
-        """Judge what would come out, before anything is spent.
+        """Check the length of the result before anything is resampled.
 
         Raises:
             UnprocessableMediaError: As for a call.
@@ -95,7 +95,7 @@ class Resampler:
 
     def _check_output(self, samples: int) -> None:
         if samples * SAMPLE_BYTES > self.limits.max_audio_decoded_bytes:
-            raise refused(f"audio may have {self.limits.max_audio_decoded_bytes} bytes at most after resampling")
+            raise rejection(f"audio may have {self.limits.max_audio_decoded_bytes} bytes at most after resampling")
 
     def resample_blocks(self, blocks: Iterable[Samples], rate: int, *, total: int | None = None) -> Samples:
         """Mono blocks of one clip, put together at the target rate. Equal to resampling the whole, bit for bit.
@@ -103,7 +103,7 @@ class Resampler:
         Args:
             blocks: float32 (N,) each.
             rate: Hz.
-            total: Samples in all, where that is known; what would be too much is then refused first.
+            total: Samples in all, where that is known; what would be too much is then rejected first.
 
         Raises:
             UnprocessableMediaError: As for a call. Where the total is not known, at the block that is too many.
@@ -126,7 +126,7 @@ class Resampler:
             collector.append(self._checked(stream.resample_chunk(_nothing(), last=True)))
         done = collector.finish()
         if not len(done):
-            raise refused("the audio is too short to be resampled")
+            raise rejection("the audio is too short to be resampled")
         return done
 
     def _checked(self, samples: Samples) -> Samples:
@@ -200,7 +200,7 @@ class ChannelRule:
         samples, rate = clip
         have = 1 if samples.ndim == 1 else len(samples)
         if have < self.target_channels:
-            raise refused(f"audio with {have} channel(s) where {self.target_channels} are needed")
+            raise rejection(f"audio with {have} channel(s) where {self.target_channels} are needed")
         if samples.ndim == 1:
             return clip
         if self.target_channels == 1:

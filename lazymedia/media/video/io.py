@@ -143,7 +143,7 @@ class VideoMediaIO(MediaIO[Video]):
         """As `MediaIO.merge_kwargs`; besides, a request that names one of ``num_frames`` and ``fps`` alone removes the
         other from the defaults, and a default ``sampling`` that would not read what it names.
         """
-        system_ffmpeg.refuse_wish("video_backend", default, runtime, cls.modality)
+        system_ffmpeg.reject_torchcodec_request("video_backend", default, runtime, cls.modality)
         default, runtime = dict(default or {}), dict(runtime or {})
         for one, other in (("num_frames", "fps"), ("fps", "num_frames")):
             if one in runtime and other not in runtime:
