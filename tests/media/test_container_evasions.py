@@ -17,6 +17,7 @@ from lazymedia.media.containers import check
 from lazymedia.media.containers.matroska import has_encodings
 from lazymedia.testing import make_audio
 from tests.cpu import cpu_seconds_below
+from tests.media.ogg_pages import packed, sheet_of, sheets
 from tests.media.tagged import id3, in_riff, notes, tagged
 from tests.media.test_container_claims import PCM, cues, in_packets, section
 
@@ -44,6 +45,24 @@ def ogg_behind_overlaps() -> bytes:
     """Pages that say that they are long lie one in the other, and comments come behind them."""
     false = (b"OggS" + bytes(22) + b"\xff" + b"\xff" * 8) * 1_100
     return make_audio(0.5, 48_000, format="OPUS") + false + oggs.opus(50, b"\xf8", 960, tags=oggs.comments(40_000))
+
+
+def ogg_around_false_pages() -> bytes:
+    """Comments in small pages; between them pages of another stream that hold what looks like a page of this one."""
+    clip = tagged(make_audio(0.5, 48_000, format="OPUS"), "ogg", {f"k{number:05}": "v" for number in range(MANY)})
+    first, *others = sheets(clip)
+    false = b"OggS" + struct.pack("<BBqLLLB", 0, 0, 0, first.serial, 7, 0, 1) + b"\1x"
+    spread = [first]
+    for sheet in others:
+        start = 0
+        for number, row in enumerate(sheet.table):
+            part = sheet.body[start : start + row]
+            start += row
+            spread += [
+                type(sheet)(sheet.flags if not number else 1, -1, sheet.serial, len(spread), bytes([row]), part),
+                sheet_of([false], 99, len(spread)),
+            ]
+    return packed(spread)
 
 
 def programs_around_false_ones() -> bytes:
@@ -104,6 +123,7 @@ EVASIONS: dict[str, tuple[str, Callable[[], bytes], str]] = {
     ),
     "cues that begin in shorter ones": ("matroska", within_other_cues, "cues at most"),
     "OGG comments behind pages within pages": ("ogg", ogg_behind_overlaps, "within each other"),
+    "OGG comments around false pages": ("ogg", ogg_around_false_pages, "entries at most"),
     "MPEG-TS programs around false tables": ("mpegts", programs_around_false_ones, "128 programs"),
     "FLV whose first tag is not the usual place": ("flv", flv_from_elsewhere, "entries at most"),
     "FLV behind damage": ("flv", flv_behind_damage, "entries at most"),

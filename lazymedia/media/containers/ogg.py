@@ -56,15 +56,9 @@ def _packets(data: bytes, least: int, whole: tuple[bytes, ...], modality: str) -
     """
     unfinished: dict[bytes, bytearray] = {}
     wanted: dict[bytes, bool] = {}
-    overlaps = end = 0
     setup = len(data)
     is_large = b"\xff" * (least // 255)
-    page = data.find(b"OggS")
-    while page >= 0 and page + _HEAD <= len(data):
-        checkpoint()
-        overlaps += page < end
-        if overlaps > _MOST_OVERLAPS:
-            raise UnprocessableMediaError("the pages of the OGG lie within each other", modality=modality)
+    for page in _pages(data, modality):
         serial = data[page + 14 : page + 18]
         start = page + _HEAD + data[page + _HEAD - 1]
         table = data[page + _HEAD : start]
@@ -85,6 +79,22 @@ def _packets(data: bytes, least: int, whole: tuple[bytes, ...], modality: str) -
                     yield serial, bytes(packet), wanted[serial]
                 else:
                     unfinished[serial] = packet
+
+
+def _pages(data: bytes, modality: str) -> Iterator[int]:
+    """Where each page begins; those within another one only if that is damaged, since FFmpeg then looks into it."""
+    overlaps = outer = end = 0
+    page = data.find(b"OggS")
+    while page >= 0 and page + _HEAD <= len(data):
+        checkpoint()
+        if page < end and _is_intact(data[outer:end]):
+            page = data.find(b"OggS", end)
+            continue
+        overlaps += page < end
+        if overlaps > _MOST_OVERLAPS:
+            raise UnprocessableMediaError("the pages of the OGG lie within each other", modality=modality)
+        yield page
+        outer, end = page, _page_end(data, page)
         page = data.find(b"OggS", page + 4)
 
 
@@ -145,8 +155,7 @@ def is_complete(data: bytes) -> bool:
     page = data[start : start + _MOST]
     if start < 0 or len(page) < _HEAD or not page[5] & _LAST or _page_end(page, 0) > len(page):
         return False
-    page = page[: _page_end(page, 0)]
-    return _checksum(page[:22] + bytes(4) + page[26:]) == int.from_bytes(page[22:26], "little")
+    return _is_intact(page[: _page_end(page, 0)])
 
 
 def has_one_page_of_sound(data: bytes) -> bool:
@@ -157,6 +166,10 @@ def has_one_page_of_sound(data: bytes) -> bool:
         found += int.from_bytes(data[page + 6 : page + 14], "little", signed=True) > 0
         page = data.find(b"OggS", page + 4)
     return found == 1
+
+
+def _is_intact(page: bytes) -> bool:
+    return _checksum(page[:22] + bytes(4) + page[26:]) == int.from_bytes(page[22:26], "little")
 
 
 def _checksum(page: bytes) -> int:
