@@ -73,6 +73,9 @@ FETCH_SEES_OF_MEDIA = {
     *(f"lazymedia.media.{name}" for name in ("io", "ref", "spec", *media.__all__)),
 }
 
+MODALITIES = {"image", "video", "audio"}
+"""Packages of decoders, which ``media.containers`` does not know of."""
+
 FOREIGN: dict[str, set[str]] = {
     "anyio": {f"{name}.py" for name in ("nursery", "worker", "owners", "renderer", "offline")}
     | {f"{package}/" for package in ("fetch", "pipeline", "chat", "cli", "testing")},
@@ -157,6 +160,13 @@ def faults(source: str, module: Path) -> list[str]:
             )
             if is_shell or top == "anyio":
                 found.append(f"{module}:{line} imports {name}, which waits")
+        if (
+            module.parts[:2] == ("media", "containers")
+            and rest[:1] == ["media"]
+            and rest[1:2]
+            and rest[1] in MODALITIES
+        ):
+            found.append(f"{module}:{line} imports {name}; containers are checked before a decoder is chosen")
         if top in FOREIGN and not any(module.as_posix().startswith(place) for place in FOREIGN[top]):
             found.append(f"{module}:{line} imports {name}, which has its place elsewhere")
     return found
@@ -186,6 +196,7 @@ def test_imports_point_down_and_libraries_stay_in_their_place(module: Path) -> N
         ("processing/info.py", "from lazymedia.worker import run_in_thread"),
         ("models/llava.py", "from lazymedia.fetch import MediaConnector"),
         ("cache/lru.py", "import torch"),
+        ("media/containers/ogg.py", "from lazymedia.media.audio.bounds import check_layout"),
         ("errors.py", "from lazymedia.limits import Limits\nimport lazymedia.media"),
     ],
 )

@@ -18,8 +18,8 @@ def table(kind: bytes, row: str, rows: Sequence[tuple[int, ...]], *, claimed: in
 
 
 def sizes(size: int, count: int) -> bytes:
-    """Samples that all have one size."""
-    return full(b"stsz", struct.pack(">LL", size, count))
+    """Samples that all have one size. Empty ones are listed, since a size of 0 means that a list follows."""
+    return full(b"stsz", struct.pack(">LL", size, count), b"" if size else bytes(4 * count))
 
 
 @dataclass

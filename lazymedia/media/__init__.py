@@ -3,7 +3,8 @@
 * `spec`: decode settings as one value
 * `ref`: `MediaRef`, decoded once when asked
 * `cancellation`: `checkpoint`, by which a long decode ends when its request was cancelled
-* `system_ffmpeg`: torchcodec, and what it may be handed
+* `containers`: what is counted in a container before FFmpeg opens it
+* `system_ffmpeg`: torchcodec, and what it may open
 * `payload`: encoded bytes and what their source knows of them; `cpu_budget`: how many cores one decode may use
 * `io`: `MediaIO`, which makes references; beside it `image`, `video`, `audio` and `raw`
 

@@ -1,11 +1,8 @@
-"""torchcodec, and which payloads the FFmpeg of the system that it loads may be handed.
-
-Comes in: a payload, and the demuxer that its own bytes call for. Goes out: torchcodec's decoders, or whether FFmpeg is
-certain to choose that demuxer. Never here: a decode, or torch before torchcodec is asked for by name.
+"""torchcodec, and which payloads the FFmpeg of the system that it loads may open. torch is loaded only on request.
 
 torchcodec has no option for the demuxer: FFmpeg asks every one that the system's build has about the first 2,048
 bytes, takes the one with the highest score, and none where two are equal. A text of other names (a playlist, SDP) may
-score 50 wherever it stands in those bytes. So only payloads are handed over whose first bytes give their own demuxer
+score 50 wherever it stands in those bytes. So only payloads are opened whose first bytes give their own demuxer
 the highest score there is, for then nothing else in them can win. From 0.17 on, torchcodec also rejects
 whatever a payload names.
 """
@@ -89,7 +86,7 @@ def _tensor(data: bytes) -> Any:
         return torch.frombuffer(data, dtype=torch.uint8)
 
 
-def refuse_wish(
+def reject_torchcodec_request(
     argument: str, default: Mapping[str, Any] | None, runtime: Mapping[str, Any] | None, modality: str
 ) -> None:
     """A request may not bring in torchcodec, and the system's FFmpeg with it, where the operator has not.
@@ -153,7 +150,7 @@ def _is_matroska(head: bytes) -> bool:
 
 
 def _is_wav(head: bytes) -> bool:
-    """RIFF whose first chunk is the usual description; its size ends, as a text, all before it. Scores 99: there is a
+    """RIFF whose first chunk is "fmt "; its size ends, as a text, all before it. Scores 99: there is a
     cousin, ACT, which scores 100 and holds another codec than PyAV will have found.
     """
     return head[:4] == b"RIFF" and head[8:16] == b"WAVEfmt " and head[17:20] == b"\0\0\0"
@@ -174,4 +171,4 @@ _CHECKS: Final[Mapping[str, Callable[[bytes], bool]]] = MappingProxyType(
     {"mov": _is_mov, "matroska": _is_matroska, "wav": _is_wav, "flac": _is_flac, "ogg": _is_ogg}
 )
 
-__all__ = ["NAME", "is_certain", "load", "open_track", "other_codec", "refuse_wish", "require_installed"]
+__all__ = ["NAME", "is_certain", "load", "open_track", "other_codec", "reject_torchcodec_request", "require_installed"]

@@ -17,8 +17,7 @@ from lazymedia.errors import UnprocessableMediaError
 from lazymedia.foreign import is_array
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.audio.bounds import check_layout, check_length
-from lazymedia.media.audio.channels import ChannelRule, to_channels
-from lazymedia.media.audio.resample import Resampler, resample
+from lazymedia.media.audio.transforms import ChannelRule, Resampler, resample, to_channels
 from lazymedia.media.ref import MediaRef
 from lazymedia.parse.audio_samples import as_stored, channel_axis, to_floats
 from lazymedia.parse.items import ModalityDataItems, as_sequence

@@ -11,7 +11,7 @@ from typing import Any
 import av
 import numpy as np
 
-from lazymedia.media.audio.mpeg_audio import behind_id3, frame_size
+from lazymedia.media.audio.formats import behind_id3, frame_size
 from lazymedia.testing.audio import make_audio, sound
 
 

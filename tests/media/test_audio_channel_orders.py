@@ -48,11 +48,11 @@ def test_an_order_of_its_own_changes_no_sample_however_often_it_is_read(format_:
 
     for _ in range(3):
         ref = AudioMediaIO().load_bytes_ref(listed)
-        assert ref.outline() is not None
+        assert ref.probe() is not None
         assert np.array_equal(ref.decode()[0], want)
 
 
-def test_frames_that_come_with_a_list_are_refused_and_it_is_not_freed_twice() -> None:
+def test_frames_that_come_with_a_list_are_rejected_and_it_is_not_freed_twice() -> None:
     """No encoder here writes what a decoder makes such frames of; a container's list gives them the same one."""
     listed = with_description(make_audio(1, 16_000, 2, format="MOV").replace(b"chan", b"free"), chan((2, 1)))
     for _ in range(3):
@@ -61,7 +61,7 @@ def test_frames_that_come_with_a_list_are_refused_and_it_is_not_freed_twice() ->
             frames = packet.decode()
             assert frames
             with pytest.raises(UnprocessableMediaError, match="order of channels"):
-                ffmpeg_frames._refuse_listed(frames)
+                ffmpeg_frames._reject_listed(frames)
             del frames
             gc.collect()
 

@@ -113,7 +113,7 @@ CHUNKS: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("what", CHUNKS)
 def test_a_wav_is_read_whatever_chunks_are_in_it(what: str) -> None:
-    """Where libsndfile refuses a chunk that is no sound, FFmpeg reads the rest."""
+    """Where libsndfile rejects a chunk that is no sound, FFmpeg reads the rest."""
     clip, backend = CHUNKS[what]
 
     assert backend_of(clip) == backend
@@ -139,7 +139,7 @@ def test_an_aiff_of_a_codec_without_compression_is_libsndfiles(subtype: str) -> 
     clip = make_audio(0.5, format="AIFF", subtype=subtype)
 
     assert backend_of(clip) == "soundfile"
-    header = AudioMediaIO().load_bytes_ref(clip).outline()
+    header = AudioMediaIO().load_bytes_ref(clip).probe()
     assert header is not None
     assert (header.rate, header.channels, header.samples) == (16_000, 1, 8_000)
     assert len(decode(clip)) == 8_000
@@ -197,7 +197,7 @@ def test_the_sound_of_an_ogg_is_found_beside_other_streams(
 
     ref = AudioMediaIO().load_bytes_ref(clip)
 
-    header = ref.outline()
+    header = ref.probe()
     assert header is not None
     samples, rate = ref.decode()
     assert header.rate == rate

@@ -191,7 +191,7 @@ def test_damage_costs_what_is_damaged_and_nothing_behind_it(what: str, where: fl
 
     reference = AudioMediaIO().load_bytes_ref(damaged)
     samples, _ = reference.decode()
-    info = reference.outline()
+    info = reference.probe()
 
     lost = len(whole) - len(samples)
     assert 0 <= lost < (2.1 if what in {"OPUS", "OGG", "OGA"} else 0.7) * 48_000  # a page is of a second
@@ -235,13 +235,13 @@ def test_a_sound_clip_has_lost_nothing(what: str) -> None:
     clip = SOUND[what]()
     for backend in ("auto", "pyav"):
         ref = AudioMediaIO(audio_backend=backend).load_bytes_ref(clip)
-        before = ref.outline()
+        before = ref.probe()
         assert before is not None
         assert (before.lost_samples, before.errors) == (None, None)
 
         samples, rate = ref.decode()
 
-        after = ref.outline()
+        after = ref.probe()
         assert after is not None
         assert (after.rate, after.samples, after.lost_samples, after.errors) == (rate, len(samples), 0, 0)
 
@@ -256,12 +256,12 @@ def test_what_was_lost_is_known_too_where_a_clip_is_resampled_on_the_way_and_in_
     mapped.decode()
 
     for handle in (ref, fork):
-        info = handle.outline()
+        info = handle.probe()
         assert info is not None
         assert info.rate == 48_000
         assert info.lost_samples
     ref.release()
-    assert fork.outline() is not None
+    assert fork.probe() is not None
 
 
 def test_damage_is_logged_without_a_word_of_the_payload(caplog: pytest.LogCaptureFixture) -> None:
@@ -336,7 +336,7 @@ def test_a_clip_whose_channels_or_rate_change_in_the_middle_is_an_error() -> Non
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("backend", ["soundfile", "pyav"])
-def test_samples_that_are_no_numbers_are_refused(value: float, backend: str) -> None:
+def test_samples_that_are_no_numbers_are_rejected(value: float, backend: str) -> None:
     pcm = np.full(1_000, value, "<f4").tobytes()
 
     with pytest.raises(UnprocessableMediaError, match="finite"):

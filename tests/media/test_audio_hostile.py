@@ -54,7 +54,7 @@ def read(data):
     try:
         ref = AudioMediaIO().load_bytes_ref(data)
         if "header" in sys.argv:
-            return str(ref.outline())
+            return str(ref.probe())
         samples, rate = ref.decode()
         return len(samples) / rate, float(max(samples.max(), -samples.min()))
     except UnprocessableMediaError as error:
@@ -292,7 +292,7 @@ def test_this_programs_own_file_is_no_audio() -> None:
 @pytest.mark.parametrize("channels", [1, 2, 8])
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("backend", ["auto", "pyav"])
-def test_samples_beyond_any_recording_are_refused(value: float, channels: int, bits: int, backend: str) -> None:
+def test_samples_beyond_any_recording_are_rejected(value: float, channels: int, bits: int, backend: str) -> None:
     """Also where they are finite and their sum or the resampled ones are not."""
     for size in (2_000, 200_000):
         pcm = np.full((size // channels, channels), value, f"<f{bits // 8}").tobytes()
@@ -303,7 +303,7 @@ def test_samples_beyond_any_recording_are_refused(value: float, channels: int, b
             AudioMediaIO().load_bytes_resampled(clip, resample(8_000))
 
 
-def test_doubles_that_no_float_holds_are_refused() -> None:
+def test_doubles_that_no_float_holds_are_rejected() -> None:
     clip = wav(np.full(2_000, 1e300, "<f8").tobytes(), bits=64, tag=3)
 
     for backend in ("auto", "pyav"):
@@ -317,7 +317,7 @@ def test_floats_that_hold_pcm_as_whole_numbers_are_taken_as_they_are(scale: floa
     assert np.array_equal(AudioMediaIO().load_bytes(wav(pcm.tobytes(), bits=32, tag=3))[0], pcm)
 
 
-def test_an_opus_made_louder_than_any_recording_is_refused_or_finite(read_apart: Read) -> None:
+def test_an_opus_made_louder_than_any_recording_is_rejected_or_finite(read_apart: Read) -> None:
     """Its header may ask for 128 dB. RFC 7845, section 5.1."""
     clip = changed(
         make_audio(1, 48_000, format="OPUS"),

@@ -10,8 +10,9 @@ import pytest
 import soundfile
 
 from lazymedia.limits import Limits
-from lazymedia.media.audio import AudioMediaIO, ogg
-from lazymedia.media.audio.ogg import MAX_LINKS
+from lazymedia.media.audio import AudioMediaIO
+from lazymedia.media.containers import ogg
+from lazymedia.media.containers.ogg import MAX_LINKS
 from lazymedia.testing.audio import make_audio, sound
 from tests.media.hearing import RATE, decode, pitches, refusal
 from tests.media.ogg_pages import packed, sheets
@@ -79,7 +80,7 @@ def test_flac_in_a_row_is_all_heard_and_differing_ones_are_an_error(backend: str
         assert refusal(odd + one, backend)
 
 
-def test_very_many_recordings_in_a_row_are_refused_and_the_limit_on_seconds_counts_all() -> None:
+def test_very_many_recordings_in_a_row_are_rejected_and_the_limit_on_seconds_counts_all() -> None:
     tiny = make_audio(0.001, 8_000, format="OGG")
     assert len(decode(tiny * 20)) == 20 * len(decode(tiny))
 
@@ -95,7 +96,7 @@ def test_where_recordings_begin_does_not_depend_on_how_much_is_searched_at_once(
     monkeypatch.setattr(ogg, "_AT_ONCE", at_once)
 
     starts = np.cumsum([0, *map(len, songs)])
-    assert ogg.links_of(b"".join(songs)) == [slice(*ends) for ends in pairwise(starts)]
+    assert ogg.links_of(b"".join(songs), "audio") == [slice(*ends) for ends in pairwise(starts)]
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.8, 0.95])

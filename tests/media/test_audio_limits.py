@@ -46,7 +46,7 @@ LIES: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_header_that_tells_too_much_is_refused_when_the_reference_is_made(lie: str) -> None:
+def test_a_header_that_declares_too_much_is_rejected_when_the_reference_is_made(lie: str) -> None:
     with pytest.raises(UnprocessableMediaError) as caught:
         AudioMediaIO().load_bytes_ref(LIES[lie])
 
@@ -56,7 +56,7 @@ def test_a_header_that_tells_too_much_is_refused_when_the_reference_is_made(lie:
 
 @pytest.mark.parametrize("backend", ["soundfile", "pyav"])
 @pytest.mark.parametrize("lie", LIES)
-def test_a_header_that_tells_too_much_costs_no_memory_when_it_is_decoded(lie: str, backend: str) -> None:
+def test_a_header_that_declares_too_much_costs_no_memory_when_it_is_decoded(lie: str, backend: str) -> None:
     refusal(make_audio(0.1, format="FLAC")[:60], backend)  # the libraries are loaded now
     tracemalloc.start()
     try:
@@ -86,7 +86,7 @@ def test_a_flac_of_unknown_length_is_read_to_its_end(backend: str) -> None:
 
 @pytest.mark.parametrize("format_", ["WAV", "FLAC", "OGG", "OPUS", "MP3", "AIFF", "M4A", "WEBM", "AAC", "TS", "MOV"])
 @pytest.mark.parametrize("backend", ["auto", "pyav"])
-def test_a_clip_longer_than_allowed_is_refused_in_every_format(format_: str, backend: str) -> None:
+def test_a_clip_longer_than_allowed_is_rejected_in_every_format(format_: str, backend: str) -> None:
     clip = make_audio(3, 48_000, format=format_)
 
     assert "2 seconds" in str(refusal(clip, backend, Limits(max_audio_seconds=2)))
@@ -119,7 +119,7 @@ def test_the_silence_bomb_stops_at_the_limit() -> None:
             assert "60 seconds" in str(refusal(clip, backend, Limits(max_audio_seconds=60)))
 
 
-def test_too_many_encoded_bytes_are_refused_before_anything_else() -> None:
+def test_too_many_encoded_bytes_are_rejected_before_anything_else() -> None:
     reader = AudioMediaIO(limits=Limits(max_audio_bytes=100))
 
     assert reader.get_max_bytes() == 100

@@ -34,6 +34,6 @@ def test_a_long_vorbis_clip_can_be_made() -> None:
     assert len(make_audio(120, 44_100, format="OGG")) > 100_000
 
 
-def test_an_unknown_format_is_refused() -> None:
+def test_an_unknown_format_is_rejected() -> None:
     with pytest.raises(ValueError, match="WAV"):
         encode(sound(0.1), 16_000, format="RAW")

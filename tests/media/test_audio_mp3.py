@@ -124,7 +124,7 @@ def test_in_a_wav_an_mp3_has_all_its_frames(clip: bytes, told: int | None) -> No
     wav = in_wav(clip, channels=channels, tag=0x55 if channels == 1 else 0x50, told=told)
     reference = AudioMediaIO().load_bytes_ref(wav)
 
-    header = reference.outline()
+    header = reference.probe()
     assert header is not None
     assert (header.rate, header.channels, header.samples) == (RATE, channels, None)
     samples = reference.decode()[0]
@@ -251,6 +251,6 @@ def test_what_is_known_beforehand_is_what_is_decoded() -> None:
 
     for clip in (id3v2(50, 0x10) + untold(song()), lone + untold(song()), in_wav(song(rate=24_000))):
         ref = AudioMediaIO().load_bytes_ref(clip)
-        header = ref.outline()
+        header = ref.probe()
         assert header is not None
         assert (header.rate, header.channels) == (ref.decode()[1], 1)

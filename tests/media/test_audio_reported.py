@@ -235,7 +235,7 @@ def test_an_mp3_is_as_long_as_what_was_read_of_it(backend: str) -> None:
 
 @pytest.mark.parametrize("format_", ["WAV", "FLAC", "M4A", "WEBM"])
 @pytest.mark.parametrize("seconds", [31, 65])
-def test_a_clip_longer_than_half_a_minute_is_whole_or_refused_and_the_next_one_is_read(
+def test_a_clip_longer_than_half_a_minute_is_whole_or_rejected_and_the_next_one_is_read(
     seconds: int, format_: str
 ) -> None:
     noise = np.random.default_rng(0).uniform(-0.5, 0.5, (seconds * 16_000, 1)).astype(np.float32)

@@ -12,8 +12,8 @@ import soxr
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.media.audio import AudioMediaIO, resample, to_channels
-from lazymedia.media.audio.resample import resampled_length
 from lazymedia.media.audio.samples import Collector
+from lazymedia.media.audio.transforms import resampled_length
 from lazymedia.media.cancellation import DecodeStopped, stopping_when
 from lazymedia.parse.audio import audio_rules
 from lazymedia.testing.audio import make_audio, sound
@@ -209,7 +209,7 @@ def test_resampling_stops_between_two_blocks() -> None:
 
 
 @pytest.mark.parametrize(("rate", "quality"), [(0, "HQ"), (-1, "HQ"), (1, "HQ"), (16_000.5, "HQ"), (16_000, "best")])
-def test_what_cannot_be_is_refused_when_it_is_configured(rate: float, quality: str) -> None:
+def test_what_cannot_be_is_rejected_when_it_is_configured(rate: float, quality: str) -> None:
     with pytest.raises(ValueError):
         resample(rate, quality)
 

@@ -18,9 +18,9 @@ from benchmarks.worst_cases.avifs import box
 from benchmarks.worst_cases.oggs import checksum
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media.audio import AudioMediaIO
-from lazymedia.media.matroska_cues import check_cues
+from lazymedia.media.containers.matroska import check_cues
+from lazymedia.media.containers.mpegts import MAX_PROGRAMS, check_programs
 from lazymedia.media.mp4_tables import check_tables
-from lazymedia.media.ts_programs import MAX_PROGRAMS, check_programs
 from lazymedia.media.video import VideoMediaIO
 from lazymedia.testing import make_audio, make_image
 from lazymedia.testing.video import make_video

@@ -17,9 +17,9 @@ from lazymedia.cli import main
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.audio import AudioMediaIO
-from lazymedia.media.metadata_entries import check_headers
+from lazymedia.media.containers import check as check_headers
+from lazymedia.media.containers.vorbis import SETUP, book_entries
 from lazymedia.media.video import VideoMediaIO
-from lazymedia.media.vorbis_books import SETUP, book_entries
 from lazymedia.testing import make_audio, make_video
 from tests.cpu import cpu_seconds_below
 from tests.media.hearing import decode, refusal

@@ -147,8 +147,8 @@ CASES = {
     "sound by FFmpeg, being copied": Case("OPUS", partial(picture_ref, AudioMediaIO()), "audio.ffmpeg_graph", at=1),
     "sound by FFmpeg, frame by frame": Case("MKV", partial(picture_ref, AudioMediaIO()), "audio.ffmpeg_frames"),
     "sound by soundfile": Case("FLAC", partial(picture_ref, AudioMediaIO()), "audio.soundfile_reader"),
-    "sound resampled afterwards": Case("FLAC", resampled_afterwards, "audio.resample"),
-    "sound resampled on the way": Case("FLAC", resampled_on_the_way, "audio.resample"),
+    "sound resampled afterwards": Case("FLAC", resampled_afterwards, "audio.transforms"),
+    "sound resampled on the way": Case("FLAC", resampled_on_the_way, "audio.transforms"),
     "sound resampled on the way, held among many frames": Case("M4A", resampled_on_the_way, "audio.ffmpeg_graph"),
     "sound resampled on the way, held at a packet": Case("MKV", resampled_on_the_way, "audio.ffmpeg_frames"),
 }

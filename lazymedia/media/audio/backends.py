@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from lazymedia.media import system_ffmpeg
-from lazymedia.media.audio import ogg
 from lazymedia.media.audio.formats import Backend, Format
 from lazymedia.media.audio.header import read_header
+from lazymedia.media.containers import ogg
 
 if TYPE_CHECKING:
     from lazymedia.limits import Limits
-    from lazymedia.media.audio.source import Source
+    from lazymedia.media.audio.samples import Source
 
     Reader: TypeAlias = "Callable[[bytes, Format, Limits], AbstractContextManager[Source]]"
 
@@ -57,7 +57,7 @@ def _is_for_torchcodec(data: bytes, kind: Format) -> bool:
     """Whether it is certain what torchcodec makes of a payload. Of recordings that follow each other in one OGG it
     decodes the later ones by the tables of the first, and it ends those in one page too late.
     """
-    if kind.demuxer == "ogg" and (len(ogg.links_of(data)) > 1 or ogg.has_one_page_of_sound(data)):
+    if kind.demuxer == "ogg" and (len(ogg.links_of(data, "audio")) > 1 or ogg.has_one_page_of_sound(data)):
         return False
     return system_ffmpeg.is_certain(data, kind.demuxer)
 

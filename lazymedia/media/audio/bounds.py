@@ -23,7 +23,7 @@ _SPARE_BYTES: Final = 1 << 20
 """What packets may hold together beyond twice the payload; see `lazymedia.media.video.container`."""
 
 
-def refused(message: str) -> UnprocessableMediaError:
+def rejection(message: str) -> UnprocessableMediaError:
     """The error for a clip that is at fault itself."""
     return UnprocessableMediaError(message, modality="audio")
 
@@ -34,7 +34,7 @@ def reason(exc: Exception) -> str:
 
 
 def check_layout(rate: int, channels: int, limits: Limits) -> None:
-    """Refuse a clip whose rate or number of channels no real recording has.
+    """Reject a clip whose rate or number of channels no real recording has.
 
     A low rate would be blown up by resampling; a high one makes a long clip look short.
 
@@ -43,13 +43,13 @@ def check_layout(rate: int, channels: int, limits: Limits) -> None:
             `Limits.max_audio_channels`. No cause.
     """
     if not limits.min_audio_rate <= rate <= limits.max_audio_rate:
-        raise refused(f"a sample rate of {rate} Hz is outside {limits.min_audio_rate} to {limits.max_audio_rate} Hz")
+        raise rejection(f"a sample rate of {rate} Hz is outside {limits.min_audio_rate} to {limits.max_audio_rate} Hz")
     if not 1 <= channels <= limits.max_audio_channels:
-        raise refused(f"{channels} channels: audio may have 1 to {limits.max_audio_channels}")
+        raise rejection(f"{channels} channels: audio may have 1 to {limits.max_audio_channels}")
 
 
 def check_length(samples: int, rate: int, channels: int, limits: Limits) -> None:
-    """Refuse a clip that is longer than an operator allows.
+    """Reject a clip that is longer than an operator allows.
 
     Args:
         samples: Per channel.
@@ -61,13 +61,13 @@ def check_length(samples: int, rate: int, channels: int, limits: Limits) -> None
         UnprocessableMediaError: Over `Limits.max_audio_seconds` or `Limits.max_audio_decoded_bytes`. No cause.
     """
     if samples > limits.max_audio_seconds * rate:
-        raise refused(f"audio may last {limits.max_audio_seconds:g} seconds at most")
+        raise rejection(f"audio may last {limits.max_audio_seconds:g} seconds at most")
     if samples * channels * SAMPLE_BYTES > limits.max_audio_decoded_bytes:
-        raise refused(f"audio may decode to {limits.max_audio_decoded_bytes} bytes at most, all channels counted")
+        raise rejection(f"audio may decode to {limits.max_audio_decoded_bytes} bytes at most, all channels counted")
 
 
 def check_range(samples: npt.NDArray[Any], limits: Limits) -> None:
-    """Refuse samples that are no numbers, or far beyond what any recording holds.
+    """Reject samples that are no numbers, or far beyond what any recording holds.
 
     To be called after arithmetic as well as before it: finite samples may have a sum that is not.
 
@@ -82,9 +82,9 @@ def check_range(samples: npt.NDArray[Any], limits: Limits) -> None:
         return
     peak = max(float(samples.max()), -float(samples.min()))  # NaN if any sample is
     if not peak < float("inf"):
-        raise refused("the audio holds samples that are no finite numbers")
+        raise rejection("the audio holds samples that are no finite numbers")
     if peak > limits.max_audio_amplitude:
-        raise refused(f"the audio holds samples beyond {limits.max_audio_amplitude:g}, where full scale is 1")
+        raise rejection(f"the audio holds samples beyond {limits.max_audio_amplitude:g}, where full scale is 1")
 
 
 class PacketCount:
@@ -107,13 +107,13 @@ class PacketCount:
         self._packets_left -= 1
         self._bytes_left -= size
         if self._packets_left < 0:
-            raise refused("the audio has more packets than are allowed for its size and length")
+            raise rejection("the audio has more packets than are allowed for its size and length")
         if self._bytes_left < 0:
-            raise refused("the audio's packets hold more bytes than are allowed for its size")
+            raise rejection("the audio's packets hold more bytes than are allowed for its size")
 
     def decoded(self, seconds: float) -> None:
         """Allow more packets for so many seconds of sound."""
         self._packets_left += _PACKETS_PER_SECOND * seconds
 
 
-__all__ = ["SAMPLE_BYTES", "PacketCount", "check_layout", "check_length", "check_range", "reason", "refused"]
+__all__ = ["SAMPLE_BYTES", "PacketCount", "check_layout", "check_length", "check_range", "reason", "rejection"]

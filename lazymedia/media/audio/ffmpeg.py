@@ -13,15 +13,12 @@ from av.error import MemoryError as FFmpegMemoryError
 
 from lazymedia.limits import Limits
 from lazymedia.media import system_ffmpeg
-from lazymedia.media.audio import header, ogg
-from lazymedia.media.audio.bounds import check_layout, check_length, refused
-from lazymedia.media.audio.formats import MP3, Format
-from lazymedia.media.audio.info import AudioInfo
-from lazymedia.media.audio.mpeg_audio import declared_samples
-from lazymedia.media.matroska_cues import check_cues
-from lazymedia.media.mp4_tables import check_tables
+from lazymedia.media.audio import header
+from lazymedia.media.audio.bounds import check_layout, check_length, rejection
+from lazymedia.media.audio.formats import MP3, Format, declared_samples
+from lazymedia.media.audio.header import AudioInfo
+from lazymedia.media.containers import ogg
 from lazymedia.media.payload_file import payload_file
-from lazymedia.media.ts_programs import check_programs
 
 _CODECS: Final = {
     *("aac", "aac_latm", "mp3", "mp2", "mp1", "opus", "vorbis", "flac", "alac", "ac3", "eac3", "amrnb", "amrwb"),
@@ -35,8 +32,6 @@ _PROBED: Final = (
 """Decoders, by their own names, that opening may run to learn a track's parameters. None of video or pictures."""
 
 _SECTIONS: Final = {"mpegts", "mpeg"}
-_CHECKS: Final = {"mov": check_tables, "matroska": check_cues, "mpegts": check_programs}
-"""What is compared with the payload's size before FFmpeg opens it, by demuxer."""
 _INDEX: Final = 1 << 16
 """Bytes of FFmpeg's index of a container whose packets it learns as it reads; see `lazymedia.media.video.container`."""
 _PROBE, _PROBE_SECTIONS = 1 << 18, 1 << 21
@@ -95,12 +90,9 @@ def open_container(data: bytes, kind: Format) -> Any:
     """PyAV's container.
 
     Raises:
-        UnprocessableMediaError: A header that asks for more memory than there is, which has a cause; or tables that
-            claim more than a payload of this size may, as `check_tables`, `check_cues` and `check_programs`.
+        UnprocessableMediaError: A header that asks for more memory than there is, which has a cause.
         av.FFmpegError: A damaged header.
     """
-    if kind.demuxer in _CHECKS:
-        _CHECKS[kind.demuxer](data, "audio")
     options = {
         **demuxer_options(kind),
         "protocol_whitelist": "none",  # no such protocol: nothing but the payload can be opened
@@ -111,7 +103,7 @@ def open_container(data: bytes, kind: Format) -> Any:
         return av.open(file, format=kind.demuxer, container_options=options, metadata_errors="replace")
     except FFmpegMemoryError as exc:
         # FFmpeg allocates tables of the size that a header has; a payload of some megabytes needs none of that size.
-        raise refused(OUT_OF_MEMORY) from exc
+        raise rejection(OUT_OF_MEMORY) from exc
 
 
 def choose(container: Any, data: bytes, kind: Format, limits: Limits) -> tuple[Any, Track]:
@@ -123,13 +115,13 @@ def choose(container: Any, data: bytes, kind: Format, limits: Limits) -> tuple[A
     """
     stream = _best(container, "audio", related=_best(container, "video")) or _best(container, "audio")
     if stream is None:
-        raise refused("there is no audio track")
+        raise rejection("there is no audio track")
     context = stream.codec_context
     if context is None:
-        raise refused("the codec of the audio track is unknown")
+        raise rejection("the codec of the audio track is unknown")
     name = context.codec.canonical_name
     if name not in _CODECS and not name.startswith("pcm_"):
-        raise refused(f"the audio codec {name} is not decoded")
+        raise rejection(f"the audio codec {name} is not decoded")
     is_listed = _settle_layout(context)
     channels = context.layout.nb_channels
     if context.sample_rate and channels:

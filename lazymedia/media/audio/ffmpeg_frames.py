@@ -1,7 +1,7 @@
 """Samples frame by frame through PyAV: for damaged clips, and for systems without memory files.
 
 PyAV takes the interpreter's lock several times for each frame, so that two threads that decode this way slow each other
-down. See `ffmpeg_graph` for the usual way.
+down. `ffmpeg_graph` is the default.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from av.stream import Discard
 
 from lazymedia.contexts import contextmanager
 from lazymedia.limits import Limits
-from lazymedia.media.audio.bounds import PacketCount, check_layout, refused
+from lazymedia.media.audio.bounds import PacketCount, check_layout, rejection
 from lazymedia.media.audio.ffmpeg import Track, choose, open_container
-from lazymedia.media.audio.formats import Format
-from lazymedia.media.audio.mpeg_audio import frame_size
-from lazymedia.media.audio.samples import BLOCK
-from lazymedia.media.audio.source import Clock, Losses, NoSamplesError, Source
+from lazymedia.media.audio.formats import Format, frame_size
+from lazymedia.media.audio.samples import BLOCK, Clock, Losses, NoSamplesError, Source
 from lazymedia.media.cancellation import checkpoint
 
 CHANGE: Final = "the rate, channels or type of the samples change in the middle of the audio"
@@ -138,7 +136,7 @@ class _Frames:
             foreign += 1
             self._losses.errors += 1
             if foreign >= _FOREIGN:
-                raise refused(CHANGE)
+                raise rejection(CHANGE)
             self._renew_decoder()
 
     def _prepared(self, context: Any) -> Any:
@@ -172,7 +170,7 @@ class _Frames:
                 decoded = []
             if not decoded:
                 self._fail(exc)
-        _refuse_listed(decoded)
+        _reject_listed(decoded)
         frames = [frame for frame in decoded if frame.samples]
         if frames:
             self._free_errors = 0
@@ -204,8 +202,8 @@ class _Frames:
             self._losses.errors += 1
 
 
-def _refuse_listed(frames: list[Any]) -> None:
-    """Refuse frames whose decoder itself lists the order of its channels, as one of USAC may; see
+def _reject_listed(frames: list[Any]) -> None:
+    """Reject frames whose decoder itself lists the order of its channels, as one of USAC may; see
     `ffmpeg._settle_layout`.
     """
     listed = [frame.layout for frame in frames if " channels (" in frame.layout.name]
@@ -213,7 +211,7 @@ def _refuse_listed(frames: list[Any]) -> None:
         # The frame frees the list; this copy of it must outlive even the interpreter's last tidying up.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
     if listed:
-        raise refused("an order of channels that the codec lists is not decoded")
+        raise rejection("an order of channels that the codec lists is not decoded")
 
 
 def _shape(frame: Any) -> tuple[int, int, str]:

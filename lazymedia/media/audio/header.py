@@ -1,19 +1,48 @@
-"""What the header of a WAV, AIFF or FLAC (in OGG too) says, read without a codec library.
+"""What is known of a clip without a decode: `AudioInfo`, and how it is read from a payload's header.
 
-It shows two things: that a clip is over a limit, before a library sees it; and whether libsndfile is to read it, which
-depends on the codec and not on the container alone. No number here is certain: each of them may be wrong.
+The header of a WAV, AIFF or FLAC (in OGG too) is read without a codec library. It shows that a clip is over a limit
+before a library sees it, and whether libsndfile is to read it. No number in it is certain.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
-from lazymedia.media.audio.formats import AIFF, FLAC, OGG_FLAC, WAV, Format, behind_ogg_page
-from lazymedia.media.audio.info import AudioInfo
-from lazymedia.media.audio.mpeg_audio import behind_id3
+from lazymedia.errors import LazyMediaError
+from lazymedia.limits import Limits
+from lazymedia.media import containers
+from lazymedia.media.audio.bounds import reason, rejection
+from lazymedia.media.audio.formats import AIFF, FLAC, OGG_FLAC, WAV, Format, behind_id3, behind_ogg_page, sniff
+from lazymedia.media.containers import riff
+
+
+@dataclass(frozen=True, slots=True)
+class AudioInfo:
+    """What is known of a clip.
+
+    Before a decode the numbers are those of the header, which may be wrong; the last two are None. After a decode they
+    are those of the decoded samples.
+
+    Attributes:
+        rate: Hz, of the clip itself, before any resampling.
+        channels: Of the clip itself, before they are mixed.
+        samples: Per channel, at `rate`. None where the header does not say.
+        lost_samples: Samples per channel that are missing because the payload is damaged or cut, at least: as many as
+            the time stamps, the declared length or the size of the damaged packets show. 0 for a sound clip, and where
+            the format shows no number (an MPEG stream that was cut between two frames, for example).
+        errors: Places where the decoder reported an error, or where the payload ends too early. A clip with 0 here and
+            in `lost_samples` shows no damage.
+    """
+
+    rate: int
+    channels: int
+    samples: int | None
+    lost_samples: int | None = None
+    errors: int | None = None
+
 
 _CHUNKS: Final = 64
 """Chunks of a WAV or AIFF that are read, empty ones and unknown ones among them."""
@@ -83,24 +112,13 @@ def _flac(data: bytes, *, bare: bool) -> Header | None:
     return Header(info, samples, bare and (bits >> 36 & 31) + 1 in _DEPTHS)
 
 
-def _chunks(data: bytes, order: str) -> Iterator[tuple[bytes, int, int]]:
-    """The name of each chunk, where its body begins, and the size that it declares."""
-    position = 12
-    for _ in range(_CHUNKS):
-        if position + 8 > len(data):
-            return
-        name, size = struct.unpack_from(f"{order}4sI", data, position)
-        yield name, position + 8, size
-        position += 8 + size + (size & 1)
-
-
 def _wav(data: bytes) -> Header | None:
     """Multimedia Programming Interface and Data Specifications 1.0, chapter 3; EBU Tech 3306 for RF64."""
     order = ">" if data[:4] == b"RIFX" else "<"
     layout: tuple[int, int, int, int] | None = None
     sound: tuple[int, int] | None = None
     readable = True
-    for name, body, size in _chunks(data, order):
+    for name, body, size in islice(riff.chunks(data), _CHUNKS):
         if name == b"fmt " and body + 16 <= len(data) and layout is None:
             tag, channels, rate, bits = struct.unpack_from(f"{order}HHI6xH", data, body)
             if tag == _EXTENSIBLE and size >= 26 and body + 26 <= len(data):
@@ -126,7 +144,7 @@ def _wav(data: bytes) -> Header | None:
 
 
 def _is_whole_list(data: bytes, order: str, body: int, size: int, count_at: int, head: int) -> bool:
-    """Whether a chunk holds as many rows as it says. libsndfile refuses the file or loses samples where it does not."""
+    """Whether a chunk holds as many rows as it says. libsndfile rejects the file or loses samples where it does not."""
     if size < head or body + head > len(data):
         return False
     (count,) = struct.unpack_from(f"{order}I", data, body + count_at)
@@ -138,7 +156,7 @@ def _aiff(data: bytes) -> Header | None:
     common: tuple[int, int, int] | None = None
     codec = b"NONE"
     share = 1, 1
-    for name, body, size in _chunks(data, ">"):
+    for name, body, size in islice(riff.chunks(data), _CHUNKS):
         if name == b"COMM" and size >= 18 and body + 18 <= len(data):
             channels, declared, _, exponent, mantissa = struct.unpack_from(">HIHHQ", data, body)
             rate = mantissa >> 0x3FFF + 63 - exponent if 0x3FFF <= exponent <= 0x3FFF + 63 else 0
@@ -152,4 +170,29 @@ def _aiff(data: bytes) -> Header | None:
     return Header(AudioInfo(rate, channels, declared * share[0] // share[1]), declared, codec in _AIFC)
 
 
-__all__ = ["Header", "read_header"]
+def read_info(data: bytes, limits: Limits) -> AudioInfo | None:
+    """Rate, channels and length as the payload's header has them; None for a payload of no known format.
+
+    Raises:
+        UnprocessableMediaError: There is no audio in it, or the header cannot be read or is over a limit.
+    """
+    kind = sniff(data)
+    if kind is None:
+        return None
+    known = read_header(data, kind)
+    if known is not None:
+        if not known.info.rate or not known.info.channels:
+            raise rejection(f"the header of the {kind.name} audio has no rate or no channels")
+        return known.info
+    containers.check(data, kind.demuxer, limits, "audio")
+    try:
+        from lazymedia.media.audio import pyav_reader
+
+        return pyav_reader.read_info(data, kind, limits)
+    except (LazyMediaError, ImportError, MemoryError):
+        raise
+    except Exception as exc:
+        raise rejection(f"the header of the {kind.name} audio cannot be read: {reason(exc)}") from exc
+
+
+__all__ = ["AudioInfo", "Header", "read_header", "read_info"]

@@ -10,23 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from lazymedia.contexts import contextmanager
 from lazymedia.errors import LazyMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media import system_ffmpeg
+from lazymedia.media import containers, system_ffmpeg
 from lazymedia.media.audio import backends, bounds, formats, header
 from lazymedia.media.audio.backends import BACKENDS
-from lazymedia.media.audio.info import AudioInfo
-from lazymedia.media.audio.outline import outline
-from lazymedia.media.audio.resample import ResamplesMono
+from lazymedia.media.audio.header import AudioInfo, read_info
+from lazymedia.media.audio.transforms import ResamplesMono
 from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.io import MediaIO
-from lazymedia.media.metadata_entries import check_headers
 from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
 from lazymedia.media.spec import DecodeSpec
 
 if TYPE_CHECKING:
-    from lazymedia.media.audio.resample import Resampler
-    from lazymedia.media.audio.samples import Samples
-    from lazymedia.media.audio.source import Source
+    from lazymedia.media.audio.samples import Samples, Source
+    from lazymedia.media.audio.transforms import Resampler
 
 _log = logging.getLogger("lazymedia.media")
 
@@ -38,8 +35,8 @@ class AudioMediaIO(MediaIO[Clip]):
     """Decodes audio to mono at its native rate: ``(float32 samples (N,), Hz)``.
 
     Mono is the mean of the channels. Integer PCM of any width lies within ±1; floats and what lossy codecs make may lie
-    a little outside. NaN, infinities and samples beyond `Limits.max_audio_amplitude` are refused. See `pyav_reader` for
-    what is dropped or padded at a clip's ends.
+    a little outside. NaN, infinities and samples beyond `Limits.max_audio_amplitude` are rejected. See `pyav_reader`
+    for what is dropped or padded at a clip's ends.
 
     Damaged and cut clips follow one rule in every format: what decodes is given in order, and what does not is left
     out. A clip of which nothing decodes is an error. After a decode, the reference's ``probe()`` is an `AudioInfo`
@@ -48,7 +45,7 @@ class AudioMediaIO(MediaIO[Clip]):
     Args:
         audio_backend: "auto" (or None) takes soundfile for WAV, AIFF and FLAC in the codecs and depths that libsndfile
             reads, and PyAV for everything else, by the payload's own bytes. "soundfile" and "pyav" take that one for
-            everything; what libsndfile does not read is then refused. Behind damage in a FLAC, FFmpeg goes on where
+            everything; what libsndfile does not read is then rejected. Behind damage in a FLAC, FFmpeg goes on where
             libsndfile stops. "torchcodec" takes the system's FFmpeg for WAV, FLAC, OGG, MP4, M4A, MOV, WebM and
             Matroska, and the rest is as on "auto"; a request cannot choose it where the operator has not. Opus has
             48,000 Hz, whatever its header names.
@@ -73,8 +70,8 @@ class AudioMediaIO(MediaIO[Clip]):
         self._limits = DEFAULT_LIMITS if limits is None else limits
 
     def get_decode_spec(self) -> DecodeSpec:
-        """``{"audio_backend": …}`` where one is named; otherwise the bytes decide, and only a reference's spec
-        tells.
+        """``{"audio_backend": …}`` where one is named; otherwise the bytes decide, and the spec of a
+        reference has it.
         """
         return DecodeSpec({} if self._backend is None else {"audio_backend": self._backend})
 
@@ -84,7 +81,7 @@ class AudioMediaIO(MediaIO[Clip]):
     @classmethod
     def merge_kwargs(cls, default: Mapping[str, Any] | None, runtime: Mapping[str, Any] | None) -> dict[str, Any]:
         """As `MediaIO.merge_kwargs`; besides, a request cannot bring in torchcodec."""
-        system_ffmpeg.refuse_wish("audio_backend", default, runtime, cls.modality)
+        system_ffmpeg.reject_torchcodec_request("audio_backend", default, runtime, cls.modality)
         return super().merge_kwargs(default, runtime)
 
     def load_ref(self, payload: Payload) -> MediaRef[Clip]:
@@ -149,7 +146,7 @@ class AudioMediaIO(MediaIO[Clip]):
         return (samples, resampler.target_rate), source.info()
 
     def _check_header(self, data: bytes, kind: formats.Format) -> int | None:
-        """Refuse a clip whose header is over a limit. The number of samples, where the header has it."""
+        """Reject a clip whose header is over a limit. The number of samples, where the header has it."""
         known = header.read_header(data, kind)
         if known is None or not known.info.rate or not known.info.channels:  # zeros are junk, and fail with the decode
             return None
@@ -165,13 +162,13 @@ class AudioMediaIO(MediaIO[Clip]):
         kind = formats.sniff(data)
         if kind is None:
             what = "the payload is empty" if not data else "not a supported audio format"
-            raise bounds.refused(f"{what} (supported: {formats.SUPPORTED})")
-        check_headers(data, kind.demuxer, self._limits, self.modality)
+            raise bounds.rejection(f"{what} (supported: {formats.SUPPORTED})")
+        containers.check(data, kind.demuxer, self._limits, self.modality)
         backend = backends.resolve(self._backend, data, kind)
         if backend == "soundfile" and not backends.is_by_libsndfile(data, kind):
-            raise bounds.refused(f"soundfile does not read this {kind.name}")
+            raise bounds.rejection(f"soundfile does not read this {kind.name}")
         if self._check_header(data, kind) == 0:  # FFmpeg would take all that follows for samples
-            raise bounds.refused("the audio holds no samples")
+            raise bounds.rejection("the audio holds no samples")
         checkpoint()
         try:
             with backends.reader(backend)(data, kind, self._limits) as source:
@@ -179,7 +176,7 @@ class AudioMediaIO(MediaIO[Clip]):
         except (LazyMediaError, ImportError, MemoryError):
             raise
         except Exception as exc:
-            raise bounds.refused(f"the {kind.name} audio cannot be decoded: {bounds.reason(exc)}") from exc
+            raise bounds.rejection(f"the {kind.name} audio cannot be decoded: {bounds.reason(exc)}") from exc
 
 
 class _Mono:
@@ -217,7 +214,7 @@ class _Mono:
                 bounds.check_range(mono, self._limits)
             yield mono
         if not self._samples:
-            raise bounds.refused("the audio holds no samples")
+            raise bounds.rejection("the audio holds no samples")
 
 
 class _ClipDecoder:
@@ -237,7 +234,7 @@ class _ClipDecoder:
 
     def probe(self) -> AudioInfo | None:
         """What the header says; after a decode, what that found."""
-        return outline(self._data, self._limits) if self._info is None else self._info
+        return read_info(self._data, self._limits) if self._info is None else self._info
 
     def through(self, transform: Callable[[Clip], Clip]) -> Callable[[], Clip] | None:
         """Resampling on the way, so that the clip at its native rate never exists as a whole."""

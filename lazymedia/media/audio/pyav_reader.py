@@ -18,14 +18,15 @@ import numpy.typing as npt
 
 from lazymedia.contexts import contextmanager
 from lazymedia.limits import Limits
-from lazymedia.media.audio import ffmpeg, ffmpeg_frames, ffmpeg_graph, ogg
-from lazymedia.media.audio.bounds import check_layout, refused
+from lazymedia.media.audio import ffmpeg, ffmpeg_frames, ffmpeg_graph
+from lazymedia.media.audio.bounds import check_layout, rejection
 from lazymedia.media.audio.ffmpeg import Track
 from lazymedia.media.audio.formats import MATROSKA, MP4, Format
-from lazymedia.media.audio.info import AudioInfo
-from lazymedia.media.audio.source import Clock, Losses, NoSamplesError, Source
+from lazymedia.media.audio.header import AudioInfo
+from lazymedia.media.audio.samples import Clock, Losses, NoSamplesError, Source
 from lazymedia.media.cancellation import checkpoint
-from lazymedia.media.matroska_cues import has_encodings
+from lazymedia.media.containers import ogg
+from lazymedia.media.containers.matroska import has_encodings
 from lazymedia.media.payload_file import can_seek
 
 _SMALL: Final = 1 << 16
@@ -68,7 +69,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
         with _opened(data, kind, limits) as source:
             yield source
         return
-    links = ogg.links_of(data)
+    links = ogg.links_of(data, "audio")
     with ExitStack() as stack:
         source, later = _first_that_opens(stack, data, links, kind, limits)
         blocks = chain(source.blocks, _others(source, data, later, kind, limits))
@@ -79,7 +80,7 @@ def read_info(data: bytes, kind: Format, limits: Limits) -> AudioInfo:
     """What the header says; of recordings that follow each other in one OGG, without a length. Raises as
     `open_source`.
     """
-    links = ogg.links_of(data) if kind.demuxer == "ogg" else []
+    links = ogg.links_of(data, "audio") if kind.demuxer == "ogg" else []
     if len(links) < 2:
         return ffmpeg.read_info(data, kind, limits)
     first = ffmpeg.read_info(data[links[0]], kind, limits)
@@ -111,7 +112,7 @@ def _others(first: Source, data: bytes, links: list[slice], kind: Format, limits
             opened = _opened(data[link], kind, limits)
             with opened as source:
                 if (source.rate, source.channels) != (first.rate, first.channels):
-                    raise refused(ffmpeg_frames.CHANGE)
+                    raise rejection(ffmpeg_frames.CHANGE)
                 yield from source.blocks
                 first.losses.samples += source.losses.samples
                 first.losses.errors += source.losses.errors
@@ -200,7 +201,7 @@ def _then_frame_by_frame(
         pass
     with rest() as other:
         if (other.rate, other.channels) != (source.rate, source.channels):
-            raise refused(ffmpeg_frames.CHANGE)
+            raise rejection(ffmpeg_frames.CHANGE)
         yield from behind(other.blocks, done)
         source.losses.samples, source.losses.errors = other.losses.samples, other.losses.errors
 

@@ -13,11 +13,10 @@ import soundfile
 from lazymedia.contexts import contextmanager
 from lazymedia.limits import Limits
 from lazymedia.media.audio import pyav_reader
-from lazymedia.media.audio.bounds import check_layout, check_length, refused
+from lazymedia.media.audio.bounds import check_layout, check_length, rejection
 from lazymedia.media.audio.formats import Format
 from lazymedia.media.audio.header import read_header
-from lazymedia.media.audio.samples import BLOCK
-from lazymedia.media.audio.source import Losses, Source
+from lazymedia.media.audio.samples import BLOCK, Losses, Source
 from lazymedia.media.cancellation import checkpoint
 
 _SUBTYPES: Final = {
@@ -39,9 +38,7 @@ class _Linear(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no ty
 
 
 class _Payload(io.BytesIO):
-    """A payload in which a seek to before its start goes nowhere: cffi would print the error to stderr, once for each
-    such payload. libsndfile sees that it did not arrive.
-    """
+    """A seek to before the start does nothing, where cffi would print the error to stderr."""
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         try:
@@ -58,7 +55,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     """Decode a payload by libsndfile; what libsndfile does not read of it, because it is damaged, by FFmpeg.
 
     The samples of a WAV end where its header says or with the payload, whichever comes first; a size of 0xFFFFFFFF, as
-    pipes write it, means all there is. Those of a FLAC end where its header says, unless that tells no length.
+    pipes write it, means all there is. Those of a FLAC end where its header says, unless it declares no length.
 
     libsndfile stops at the first damaged frame of a FLAC. FFmpeg goes on behind it, with the samples that come after
     those that libsndfile gave.
@@ -75,7 +72,7 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
         return
     with file:
         if file.format not in kind.sndfile or file.subtype not in _SUBTYPES:
-            raise refused(f"{file.subtype} in {file.format} is not decoded")
+            raise rejection(f"{file.subtype} in {file.format} is not decoded")
         rate, channels, promised = int(file.samplerate), int(file.channels), int(file.frames)
         check_layout(rate, channels, limits)
         if promised < _UNKNOWN:
@@ -104,7 +101,7 @@ def _blocks(
         yield block.T
     with pyav_reader.open_source(data, kind, limits) as source:
         if (source.rate, source.channels) != (file.samplerate, file.channels):
-            raise refused("FFmpeg and libsndfile find different audio in the payload")
+            raise rejection("FFmpeg and libsndfile find different audio in the payload")
         yield from pyav_reader.behind(source.blocks, done)
         losses.samples, losses.errors = source.losses.samples, max(source.losses.errors, 1)
 

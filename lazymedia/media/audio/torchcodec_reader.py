@@ -16,10 +16,9 @@ from lazymedia.contexts import contextmanager
 from lazymedia.limits import Limits
 from lazymedia.media import system_ffmpeg
 from lazymedia.media.audio import ffmpeg, pyav_reader
-from lazymedia.media.audio.bounds import PacketCount, check_layout, refused
+from lazymedia.media.audio.bounds import PacketCount, check_layout, rejection
 from lazymedia.media.audio.formats import Format
-from lazymedia.media.audio.samples import BLOCK
-from lazymedia.media.audio.source import Losses, Source
+from lazymedia.media.audio.samples import BLOCK, Losses, Source
 from lazymedia.media.cancellation import checkpoint
 
 _OTHER_TRACK: Final = "torchcodec finds another audio track in the payload than PyAV"
@@ -45,15 +44,15 @@ def open_source(data: bytes, kind: Format, limits: Limits) -> Iterator[Source]:
     """
     track = ffmpeg.read_track(data, kind, limits)
     if track.other_codec is not None:
-        raise refused(f"a track of codec {track.other_codec} beside the audio is not opened by torchcodec")
+        raise rejection(f"a track of codec {track.other_codec} beside the audio is not opened by torchcodec")
     demuxer, stream = system_ffmpeg.open_track(data, track.number)
     if stream.metadata.media_type != "audio" or stream.metadata.codec != track.codec:
-        raise refused(_OTHER_TRACK)
+        raise rejection(_OTHER_TRACK)
     losses = Losses()
     runs = _runs(demuxer, stream.make_decoder(), losses, PacketCount(len(data)))
     first = next(runs, None)
     if first is None:
-        raise refused("the audio track holds no samples")
+        raise rejection("the audio track holds no samples")
     shape = _shape(first)
     rate, channels, _ = shape
     check_layout(rate, channels, limits)
@@ -94,7 +93,7 @@ def _blocks(first: Any, runs: Iterator[Any], shape: _Shape) -> Iterator[npt.NDAr
     count = first.num_samples
     for run in runs:
         if _shape(run) != shape:
-            raise refused(_CHANGE)
+            raise rejection(_CHANGE)
         held.append(run.data.numpy())
         count += run.num_samples
         if count >= BLOCK:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 from lazymedia.contexts import contextmanager
 from lazymedia.media import formats
 from lazymedia.media.cancellation import checkpoint
-from lazymedia.media.matroska_cues import check_cues
+from lazymedia.media.containers.matroska import check_cues
+from lazymedia.media.containers.mpegts import check_programs
 from lazymedia.media.mp4_tables import check_tables
 from lazymedia.media.payload_file import payload_file
-from lazymedia.media.ts_programs import check_programs
 from lazymedia.media.video.faults import blamed_on_payload, refused
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media import system_ffmpeg
 from lazymedia.media.cancellation import checkpoint
+from lazymedia.media.containers import check as check_headers
 from lazymedia.media.cpu_budget import CPU_BUDGET
 from lazymedia.media.io import MediaIO
-from lazymedia.media.metadata_entries import check_headers
 from lazymedia.media.mp4_tables import check_tables, display_size
 from lazymedia.media.payload import Payload
 from lazymedia.media.ref import MediaRef
@@ -143,7 +143,7 @@ class VideoMediaIO(MediaIO[Video]):
         """As `MediaIO.merge_kwargs`; besides, a request that names one of ``num_frames`` and ``fps`` alone removes the
         other from the defaults, and a default ``sampling`` that would not read what it names.
         """
-        system_ffmpeg.refuse_wish("video_backend", default, runtime, cls.modality)
+        system_ffmpeg.reject_torchcodec_request("video_backend", default, runtime, cls.modality)
         default, runtime = dict(default or {}), dict(runtime or {})
         for one, other in (("num_frames", "fps"), ("fps", "num_frames")):
             if one in runtime and other not in runtime:

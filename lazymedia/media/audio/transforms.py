@@ -1,7 +1,4 @@
-"""Another sample rate, as a transform that is mapped onto a reference.
-
-Comes in: a clip, or its blocks as they are decoded. Goes out: the same sound at the target rate. Never here: a decoder,
-or soxr before the first sample is resampled.
+"""Another sample rate or number of channels, as transforms that are mapped onto a reference.
 
 soxr is not among the library's own requirements. Everything here can be built and keyed without it; using it raises an
 ImportError that names what to install.
@@ -15,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from lazymedia.limits import DEFAULT_LIMITS, Limits
-from lazymedia.media.audio.bounds import SAMPLE_BYTES, check_layout, check_range, refused
+from lazymedia.media.audio.bounds import SAMPLE_BYTES, check_layout, check_range, rejection
 from lazymedia.media.cancellation import checkpoint
 
 if TYPE_CHECKING:
     from lazymedia.media.audio.samples import Samples
+
 
 QUALITIES: Final = ("QQ", "LQ", "MQ", "HQ", "VHQ")
 """soxr's recipes, from quick to very high quality; HQ keeps 20 bits and is what soxr itself defaults to."""
@@ -87,7 +85,7 @@ class Resampler:
         return np.stack(rows), self.target_rate
 
     def check(self, samples: int, rate: int, channels: int = 1) -> None:
-        """Judge what would come out, before anything is spent.
+        """Check the length of the result before anything is resampled.
 
         Raises:
             UnprocessableMediaError: As for a call.
@@ -97,7 +95,7 @@ class Resampler:
 
     def _check_output(self, samples: int) -> None:
         if samples * SAMPLE_BYTES > self.limits.max_audio_decoded_bytes:
-            raise refused(f"audio may have {self.limits.max_audio_decoded_bytes} bytes at most after resampling")
+            raise rejection(f"audio may have {self.limits.max_audio_decoded_bytes} bytes at most after resampling")
 
     def resample_blocks(self, blocks: Iterable[Samples], rate: int, *, total: int | None = None) -> Samples:
         """Mono blocks of one clip, put together at the target rate. Equal to resampling the whole, bit for bit.
@@ -105,7 +103,7 @@ class Resampler:
         Args:
             blocks: float32 (N,) each.
             rate: Hz.
-            total: Samples in all, where that is known; what would be too much is then refused first.
+            total: Samples in all, where that is known; what would be too much is then rejected first.
 
         Raises:
             UnprocessableMediaError: As for a call. Where the total is not known, at the block that is too many.
@@ -128,7 +126,7 @@ class Resampler:
             collector.append(self._checked(stream.resample_chunk(_nothing(), last=True)))
         done = collector.finish()
         if not len(done):
-            raise refused("the audio is too short to be resampled")
+            raise rejection("the audio is too short to be resampled")
         return done
 
     def _checked(self, samples: Samples) -> Samples:
@@ -180,4 +178,58 @@ def _nothing() -> Samples:
     return np.empty(0, np.float32)
 
 
-__all__ = ["QUALITIES", "Resampler", "ResamplesMono", "require", "resample", "resampled_length"]
+@dataclass(frozen=True, slots=True)
+class ChannelRule:
+    """Brings clips to ``target_channels``: to one by the mean of all, to more by taking the first ones.
+
+    Mono is (N,), more is (channels, N). Make one with `to_channels`.
+    """
+
+    target_channels: int
+
+    def settings(self) -> dict[str, object]:
+        """What a spec holds for it."""
+        return {"target_channels": self.target_channels}
+
+    def __call__(self, clip: tuple[Samples, int]) -> tuple[Samples, int]:
+        """The clip with that many channels; the very same samples where it has them.
+
+        Raises:
+            UnprocessableMediaError: It has fewer, or their mean is no finite number.
+        """
+        samples, rate = clip
+        have = 1 if samples.ndim == 1 else len(samples)
+        if have < self.target_channels:
+            raise rejection(f"audio with {have} channel(s) where {self.target_channels} are needed")
+        if samples.ndim == 1:
+            return clip
+        if self.target_channels == 1:
+            from lazymedia.media.audio.samples import to_mono
+
+            mono = to_mono(samples)
+            check_range(mono, DEFAULT_LIMITS)
+            return mono, rate
+        return samples[: self.target_channels], rate
+
+
+def to_channels(target_channels: int) -> ChannelRule:
+    """What brings clips to ``target_channels``.
+
+    Raises:
+        ValueError: Not a positive whole number.
+    """
+    if type(target_channels) is not int or target_channels < 1:
+        raise ValueError("target_channels must be a whole number, 1 or more")
+    return ChannelRule(target_channels)
+
+
+__all__ = [
+    "QUALITIES",
+    "ChannelRule",
+    "Resampler",
+    "ResamplesMono",
+    "require",
+    "resample",
+    "resampled_length",
+    "to_channels",
+]

@@ -11,11 +11,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from lazymedia.errors import UnprocessableMediaError
+from lazymedia.limits import Limits
 
 MAX_PROGRAMS: Final = 128
 """Programs of one stream. A satellite's transponder has some 30."""
 
 _PACKET: Final = 188
+_SIZES: Final = (1, 188, 192, 204)
+"""A table continues in a packet that lies a multiple of a packet's size behind the last one, or after a loss of bytes
+anywhere; what looks like a packet of a table lies within other packets too. Each of these is tried."""
 _MAX_SECTION: Final = 4_096
 """Bytes of sections that FFmpeg keeps."""
 
@@ -24,6 +28,11 @@ _ASSOCIATIONS, _DESCRIPTIONS = 0x00, 0x11
 
 _TABLES: Final = re.compile(rb"\x47[\x00\x20\x40\x60\x80\xa0\xc0\xe0][\x00\x11]", re.DOTALL)
 """How a packet of theirs begins, wherever it lies: FFmpeg finds its way back into a stream at any byte."""
+
+
+def check(data: bytes, _limits: Limits, modality: str) -> None:
+    """As `check_programs`."""
+    check_programs(data, modality)
 
 
 def check_programs(data: bytes, modality: str) -> None:
@@ -37,25 +46,39 @@ def check_programs(data: bytes, modality: str) -> None:
         UnprocessableMediaError: More than `MAX_PROGRAMS`.
     """
     programs: set[int] = set()
-    kept = {_ASSOCIATIONS: bytearray(), _DESCRIPTIONS: bytearray()}
-    last: dict[int, bytes] = {}
+    tables: dict[tuple[int, int, int], _Table] = {}
     for found in _TABLES.finditer(data):
         packet = data[found.start() : found.start() + _PACKET]
-        table = packet[2]
-        if last.get(table) == packet[4:] and packet[1] & 0x40:
-            continue  # the same table again, as ten times in a second
-        last[table] = packet[4:]
-        sections = kept[table]
-        for part, begins in _parts(packet):
-            if begins:
-                sections.clear()
-            sections += part
-            del sections[_MAX_SECTION:]
-            programs.update(_associated(sections) if table == _ASSOCIATIONS else _described(sections))
+        for size in _SIZES:
+            table = tables.setdefault((packet[2], size, found.start() % size), _Table(packet[2]))
+            programs.update(table.add(packet))
         if len(programs) > MAX_PROGRAMS:
             raise UnprocessableMediaError(
                 f"a transport stream may have {MAX_PROGRAMS} programs at most", modality=modality
             )
+
+
+class _Table:
+    """Sections as the packets of one table build them up."""
+
+    def __init__(self, number: int) -> None:
+        self._is_associations = number == _ASSOCIATIONS
+        self._sections = bytearray()
+        self._last = b""
+
+    def add(self, packet: bytes) -> set[int]:
+        """The programs of the sections that are whole behind this packet."""
+        programs: set[int] = set()
+        if self._last == packet[4:] and packet[1] & 0x40:
+            return programs  # the same table again, as ten times in a second
+        self._last = packet[4:]
+        for part, begins in _parts(packet):
+            if begins:
+                self._sections.clear()
+            self._sections += part
+            del self._sections[_MAX_SECTION:]
+            programs.update(_associated(self._sections) if self._is_associations else _described(self._sections))
+        return programs
 
 
 def _parts(packet: bytes) -> Iterator[tuple[bytes, bool]]:
@@ -98,4 +121,4 @@ def _described(data: bytearray) -> Iterator[int]:
             row += 5 + ((section[row + 3] & 0x0F) << 8 | section[row + 4])
 
 
-__all__ = ["MAX_PROGRAMS", "check_programs"]
+__all__ = ["MAX_PROGRAMS", "check", "check_programs"]
