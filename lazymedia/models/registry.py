@@ -97,11 +97,7 @@ def family_of(processor_class: type) -> type[ProcessingInfo]:
             return kind
         if found is not None:
             return found
-    raise TypeError(
-        f"{processor_class.__name__} belongs to no family that is known here ({', '.join(_FAMILIES)}). Subclass "
-        "lazymedia.extend.ProcessingInfo, declare in `layouts` how its outputs are merged, then create one or call "
-        "lazymedia.extend.register_family()"
-    )
+    return ProcessingInfo
 
 
 def register_family(processor_class: str, kind: type[ProcessingInfo]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.processing.chat_style import ChatStyle
-from lazymedia.processing.fields import Batched, Flat, Hidden
+from lazymedia.processing.fields import Layout
 from lazymedia.processing.hooks import HOOKS
 from lazymedia.processing.kwargs import merge_options
 
@@ -68,14 +68,9 @@ def _check_modalities(info: ProcessingInfo) -> None:
     for modality in info.modalities:
         if modality not in HOOKS:
             raise ValueError(f"{name}.modalities: {modality!r} is not supported yet; there is {', '.join(HOOKS)}")
-        layouts = info.layouts.get(modality)
-        if not layouts:
-            raise ValueError(
-                f"{name}.layouts must say for each output of the processor for {modality} how it is merged"
-            )
-        for output, layout in layouts.items():
-            if not isinstance(layout, Batched | Flat | Hidden):
-                raise TypeError(f"{name}.layouts[{modality!r}][{output!r}] must be a Batched(), Flat() or Hidden()")
+        for output, layout in info.layouts.get(modality, {}).items():
+            if not isinstance(layout, Layout):
+                raise TypeError(f"{name}.layouts[{modality!r}][{output!r}] must be a layout, such as Batched()")
 
 
 def _check_steps(info: ProcessingInfo, *, own_steps: bool) -> None:

@@ -10,20 +10,22 @@ equals what a miss gives, by construction.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final, final
-
-import numpy as np
 
 from lazymedia.errors import BadRequestError, PayloadTooLargeError, UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.io import MediaIO
 from lazymedia.parse.parser import MultiModalDataParser
+from lazymedia.processing.calibration import calibrate
+from lazymedia.processing.calibration_store import find_layouts
 from lazymedia.processing.chat_style import ChatStyle
 from lazymedia.processing.chat_template import TemplateOptions, find_placeholder, find_template, render_template
 from lazymedia.processing.declarations import check_declarations
 from lazymedia.processing.decoders import decoder_class, make_decoder
+from lazymedia.processing.dummies import calibration_items, dummy_item
 from lazymedia.processing.fields import (
     Array,
     Layout,
@@ -35,11 +37,11 @@ from lazymedia.processing.fields import (
     text_arrays,
 )
 from lazymedia.processing.fingerprint import fingerprint
-from lazymedia.processing.hooks import process_alone
+from lazymedia.processing.hooks import HOOKS, call_whole, part_of, process_items, without_text
 from lazymedia.processing.items import ProcessedItem
 from lazymedia.processing.kwargs import PreparedKwargs, RequestOptions, merge_options, validate_options
+from lazymedia.processing.media import ItemMedia, prepare
 from lazymedia.processing.options import check_options
-from lazymedia.processing.pictures import as_picture
 from lazymedia.processing.prompt import PromptLayout, RenderedPrompt, placeholders_of
 from lazymedia.processing.sizes import working_pixels
 from lazymedia.processing.torch_threads import bounded_torch_threads
@@ -48,15 +50,13 @@ from lazymedia.processing.video_sampling import sampling_of
 _MODALITIES: Final = ("image", "video", "audio", "vision_chunk")
 """What decoder options may be for; those of modalities that a model does not take do nothing."""
 
-_DUMMY_SHAPE: Final = (336, 448, 3)
-"""Height, width, channels of the picture that warms a processor up: enough to enter every step."""
-
 
 class ProcessingInfo:
     """One Hugging Face processor, as a processor of single items. Subclass it for a family that lazymedia does not
     know.
 
-    A subclass names its outputs in `layouts`, and overrides what is special about it. It is safe to call from any
+    It takes any processor: how outputs merge is found out by processing a few items alone and together (`calibration`),
+    and kept for the next start. A subclass may name its outputs in `layouts`, and overrides what is special about it. It is safe to call from any
     thread. The processor's settings are read when they are needed and identified once (`fingerprint`): change them
     before.
 
@@ -71,11 +71,15 @@ class ProcessingInfo:
             steps that are needed. The integrator's fault; see `declarations`.
     """
 
-    modalities: ClassVar[tuple[str, ...]] = ("image",)
-    """What the processor takes."""
+    modalities: tuple[str, ...] = ()
+    """What the processor takes. Empty in a class means whatever the processor has a part for."""
 
     layouts: ClassVar[Mapping[str, Mapping[str, Layout]]] = {}
-    """For each modality, each output of the processor and how it is merged. They travel with each result."""
+    """For each modality, each output of the processor and how it is merged. Those of a modality that is missing here
+    are found out; see `layouts_of`."""
+
+    embed_tokens: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """For each modality, the tokens that a model replaces by an item's embeddings, where the processor does not say."""
 
     operator_only: ClassVar[frozenset[str]] = frozenset()
     """Options of the processor that no request may choose, beside those of `kwargs.OPERATOR_ONLY`: such as change the
@@ -99,9 +103,13 @@ class ProcessingInfo:
         self.limits = DEFAULT_LIMITS if limits is None else limits
         self.media_io_kwargs = {modality: dict(kwargs) for modality, kwargs in (media_io_kwargs or {}).items()}
         self.return_tensors: ReturnTensors = _default_tensors() if return_tensors is None else return_tensors
+        if not self.modalities:
+            self.modalities = tuple(modality for modality in HOOKS if part_of(hf_processor, modality) is not None)
         check_declarations(self, ProcessingInfo, _MODALITIES)
-        self._prompts = PromptLayout(hf_processor, placeholders_of(hf_processor, self.modalities))
+        self._prompts = PromptLayout(hf_processor, placeholders_of(hf_processor, self.modalities, self.embed_tokens))
         self._working: set[str] = set()
+        self._layouts: dict[str, Mapping[str, Layout]] = dict(self.layouts)
+        self._calibrating = threading.RLock()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {type(self.hf_processor).__name__}, {', '.join(self.modalities)}>"
@@ -164,7 +172,22 @@ class ProcessingInfo:
         Raises:
             UnprocessableMediaError: As `get_media_io`.
         """
-        return MultiModalDataParser(image_io=self.get_media_io("image", (media_io_kwargs or {}).get("image")))
+        image_io = None
+        if "image" in self.modalities:
+            image_io = self.get_media_io("image", (media_io_kwargs or {}).get("image"))
+        return MultiModalDataParser(
+            image_io=image_io,
+            target_sr=self.audio_rate,
+            target_channels=None if self.audio_rate is None else 1,
+            video_needs_metadata=True,
+            limits=self.limits,
+        )
+
+    @property
+    def audio_rate(self) -> int | None:
+        """The rate of the samples that the processor takes, in Hz; None where it takes no audio."""
+        part = part_of(self.hf_processor, "audio") if "audio" in self.modalities else None
+        return getattr(part, "sampling_rate", None)
 
     # Items
 
@@ -211,20 +234,49 @@ class ProcessingInfo:
         """
         self._check_modality(modality)
         kwargs = self.prepare_kwargs(mm_processor_kwargs)
-        picture = as_picture(media)
-        self.check_picture(picture.height, picture.width, kwargs.settings[modality])
-        outputs, text = process_alone(
-            self.hf_processor,
-            modality,
-            picture.media,
-            {**kwargs.by_modality[modality], **picture.options},
-            self.torch_threads,
-        )
-        features, hidden = split_fields(outputs, self.layouts[modality])
+        item = self.prepare_item(modality, media)
+        if item.height:
+            self.check_picture(item.height, item.width, kwargs.settings[modality])
+        layouts = self.layouts_of(modality)
+        outputs, texts = self.process_items(modality, [item], kwargs)
+        features, hidden = split_fields(outputs, layouts)
         with bounded_torch_threads(self.torch_threads):
             check_finite(features)
-        features = {name: owned(array, picture.media) for name, array in features.items()}
-        return ProcessedItem(features, hidden, self._prompts.replacement(modality, text))
+        features = {name: owned(array, item.media) for name, array in features.items()}
+        return ProcessedItem(features, hidden, self._prompts.replacement(modality, texts[0] if texts else ""))
+
+    def prepare_item(self, modality: str, media: object) -> ItemMedia:
+        """Decoded media in the form in which the processor takes it.
+
+        Raises:
+            UnprocessableMediaError: Nothing that could be an item of this modality.
+        """
+        return prepare(modality, media, rate=self.audio_rate, tensors=self.return_tensors == "pt")
+
+    def process_items(
+        self, modality: str, items: Sequence[ItemMedia], kwargs: PreparedKwargs
+    ) -> tuple[dict[str, Any], list[str]]:
+        """The processor's outputs for some items in one call, and the text that each item's placeholder becomes.
+
+        One item in every request, several to find out how they merge. Override where the processor's own steps need
+        something else.
+        """
+        by_modality = kwargs.by_modality[modality]
+        return process_items(
+            self.hf_processor, modality, items, by_modality, self.torch_threads, self.return_tensors
+        )
+
+    def layouts_of(self, modality: str) -> Mapping[str, Layout]:
+        """How each output for a modality merges: as declared, or as found out once for this processor.
+
+        Raises:
+            UncertainLayoutError: No rule explains the processor's outputs.
+        """
+        self._check_modality(modality)
+        with self._calibrating:
+            if modality not in self._layouts:
+                self._layouts[modality] = find_layouts(self.fingerprint, modality, self._calibrate)
+            return self._layouts[modality]
 
     def works(self, modality: str) -> bool:
         """Whether the processor can take a plain picture under its own options.
@@ -276,12 +328,24 @@ class ProcessingInfo:
         Raises:
             UnprocessableMediaError: The items' shapes cannot be joined, as when a request turned resizing off.
         """
-        return merge_fields(items, self.layouts[modality])
+        return merge_fields(items, self.layouts_of(modality))
 
     def dummy_item(self, modality: str) -> Any:
         """Media that the processor can take, to warm it up with."""
         self._check_modality(modality)
-        return np.zeros(_DUMMY_SHAPE, np.uint8)
+        return dummy_item(modality, self.audio_rate)
+
+    def _calibrate(self, modality: str) -> dict[str, Layout]:
+        kwargs = self.prepare_kwargs(None)
+        items = [self.prepare_item(modality, media) for media in calibration_items(modality, self.audio_rate)]
+        placeholder = self._prompts.placeholders.get(modality)
+        text = "text" if placeholder is None else placeholder.text
+        whole = call_whole(
+            self.hf_processor, {modality: items[:1]}, text, {}, self.torch_threads, self.return_tensors
+        )
+        return calibrate(
+            lambda chosen: self.process_items(modality, chosen, kwargs)[0], items, without_text(whole)
+        )
 
     def warm_up(self) -> None:
         """Process one dummy item of each modality and lay out its prompt, so that no request pays for what is done

@@ -32,8 +32,8 @@ from lazymedia.media.image import ImageHeader
 from lazymedia.media.ref import MediaRef
 from lazymedia.parse.image import ImageSize, is_pixels, size_of
 from lazymedia.processing.inputs import ProcessorInputs
+from lazymedia.processing.media import InvalidItemError
 from lazymedia.processing.outputs import MultiModalInputs
-from lazymedia.processing.pictures import NoPictureError
 
 if TYPE_CHECKING:
     from lazymedia.identity import Algorithm
@@ -220,7 +220,7 @@ def finish(
         mm_placeholders=rendered.placeholders,
         timings=clock.seconds,
         cached={modality: [mm_hash in known for mm_hash in of_modality] for modality, of_modality in hashes.items()},
-        layouts={modality: dict(info.layouts[modality]) for modality in features},
+        layouts={modality: dict(info.layouts_of(modality)) for modality in features},
         text_columns=text_columns,
         return_tensors=info.return_tensors,
     )
@@ -246,7 +246,7 @@ def _process(inputs: ProcessorInputs, place: Place, info: ProcessingInfo, kwargs
     with _at(items, index, info):
         try:
             return info.process_item(modality, media, kwargs)
-        except NoPictureError as exc:
+        except InvalidItemError as exc:
             if not isinstance(items.get_raw(index), MediaRef):
                 raise
             raise DecoderCrashedError(

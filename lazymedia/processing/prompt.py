@@ -101,8 +101,16 @@ class Placeholder:
     argument: str
 
 
-def placeholders_of(hf_processor: Any, modalities: Sequence[str]) -> dict[str, Placeholder]:
-    """What stands for an item of each modality, as a processor says; without those for which it says nothing."""
+def placeholders_of(
+    hf_processor: Any, modalities: Sequence[str], embed_tokens: Mapping[str, Sequence[str]]
+) -> dict[str, Placeholder]:
+    """What stands for an item of each modality, as a processor says; without those for which it says nothing.
+
+    Args:
+        hf_processor: The processor.
+        modalities: Which.
+        embed_tokens: See `ProcessingInfo.embed_tokens`.
+    """
     found: dict[str, Placeholder] = {}
     for modality in modalities:
         hooks = HOOKS[modality]
@@ -110,7 +118,10 @@ def placeholders_of(hf_processor: Any, modalities: Sequence[str]) -> dict[str, P
         if text is None:
             continue
         token_id = getattr(hf_processor, f"{hooks.token}_id", None)
-        embeds = frozenset(getattr(hf_processor, f"{hooks.token}_ids", [token_id])) - {None}
+        if modality in embed_tokens:
+            embeds = frozenset(map(hf_processor.tokenizer.convert_tokens_to_ids, embed_tokens[modality]))
+        else:
+            embeds = frozenset(getattr(hf_processor, f"{hooks.token}_ids", [token_id])) - {None}
         found[modality] = Placeholder(text, token_id, embeds, hooks.replacements)
     return found
 
