@@ -25,6 +25,14 @@ _FAMILIES: Final[dict[str, str | type[ProcessingInfo]]] = {
     "Qwen2_5_VLProcessor": "lazymedia.models.qwen_vl:QwenVLInfo",
     "Qwen3VLProcessor": "lazymedia.models.qwen_vl:QwenVLInfo",
     "Idefics3Processor": "lazymedia.models.idefics3:Idefics3Info",
+    "Gemma3Processor": "lazymedia.models.gemma3:Gemma3Info",
+    "PaliGemmaProcessor": "lazymedia.models.paligemma:PaliGemmaInfo",
+    "InternVLProcessor": "lazymedia.models.internvl:InternVLInfo",
+    "Phi4MultimodalProcessor": "lazymedia.models.phi4_multimodal:Phi4MultimodalInfo",
+    "Qwen3OmniMoeProcessor": "lazymedia.models.qwen_omni:Qwen3OmniInfo",
+    "MllamaProcessor": "lazymedia.models.mllama:MllamaInfo",
+    "Lfm2VlProcessor": "lazymedia.models.lfm2_vl:Lfm2VlInfo",
+    "Llama4Processor": "lazymedia.models.llama4:Llama4Info",
 }
 
 

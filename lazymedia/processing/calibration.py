@@ -113,9 +113,9 @@ def _candidates(parts: list[Any], whole: Any) -> Iterator[Layout]:
         return
     for dim in range(min(_AXES, len(whole.shape))):
         for pad in (None, _padding(parts, whole, dim)):
-            yield Flat(dim, pad)
             if dim == 0:
                 yield Batched(pad)
+            yield Flat(dim, pad)
     yield Shared()
 
 
@@ -143,10 +143,6 @@ def _values(array: Any) -> Any:
 
 
 def _holds(rule: Layout, parts: list[Any], whole: Any) -> bool:
-    if isinstance(rule, Batched) and any(part.shape[:1] != (1,) for part in parts):
-        return False
-    if isinstance(rule, Flat) and rule.dim == 0 and all(part.shape[:1] == (1,) for part in parts):
-        return False  # Batched says more
     assert not isinstance(rule, Hidden)
     try:
         return same(rule.merge(parts), whole)

@@ -163,9 +163,10 @@ def call_whole(
         return dict(hf_processor(**arguments, return_tensors=return_tensors))
 
 
-def without_text(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs for items."""
-    return {name: value for name, value in outputs.items() if name not in _TEXT_OUTPUTS}
+def split_text(outputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The outputs of a processor's call, as (those for items, those for text)."""
+    text = {name: value for name, value in outputs.items() if name in _TEXT_OUTPUTS}
+    return {name: value for name, value in outputs.items() if name not in text}, text
 
 
-__all__ = ["HOOKS", "Hooks", "call_whole", "part_of", "process_items", "without_text"]
+__all__ = ["HOOKS", "Hooks", "call_whole", "part_of", "process_items", "split_text"]

@@ -19,7 +19,7 @@ from lazymedia.errors import BadRequestError, PayloadTooLargeError, Unprocessabl
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.io import MediaIO
 from lazymedia.parse.parser import MultiModalDataParser
-from lazymedia.processing.calibration import calibrate
+from lazymedia.processing.calibration import UncertainLayoutError, calibrate
 from lazymedia.processing.calibration_store import find_layouts
 from lazymedia.processing.chat_style import ChatStyle
 from lazymedia.processing.chat_template import TemplateOptions, find_placeholder, find_template, render_template
@@ -33,17 +33,18 @@ from lazymedia.processing.fields import (
     check_finite,
     merge_fields,
     owned,
+    same,
     split_fields,
     text_arrays,
 )
 from lazymedia.processing.fingerprint import fingerprint
-from lazymedia.processing.hooks import HOOKS, call_whole, part_of, process_items, without_text
+from lazymedia.processing.hooks import HOOKS, call_whole, part_of, process_items, split_text
 from lazymedia.processing.items import ProcessedItem
 from lazymedia.processing.kwargs import PreparedKwargs, RequestOptions, merge_options, validate_options
 from lazymedia.processing.media import ItemMedia, prepare
 from lazymedia.processing.options import check_options
 from lazymedia.processing.prompt import PromptLayout, RenderedPrompt, placeholders_of
-from lazymedia.processing.sizes import working_pixels
+from lazymedia.processing.sizes import SIZE_OPTIONS
 from lazymedia.processing.torch_threads import bounded_torch_threads
 from lazymedia.processing.video_sampling import sampling_of
 
@@ -202,9 +203,10 @@ class ProcessingInfo:
         """
         if isinstance(mm_processor_kwargs, PreparedKwargs):
             return mm_processor_kwargs
-        options = validate_options(
-            self.hf_processor, self.modalities, mm_processor_kwargs or {}, self.operator_only, self.limits
-        )
+        rejected = self.operator_only
+        if type(self).working_pixels is ProcessingInfo.working_pixels:
+            rejected |= SIZE_OPTIONS
+        options = validate_options(self.hf_processor, self.modalities, mm_processor_kwargs or {}, rejected, self.limits)
         return merge_options(self.hf_processor, self.rewrite_options(options), self.return_tensors)
 
     def rewrite_options(self, options: RequestOptions) -> RequestOptions:
@@ -262,9 +264,7 @@ class ProcessingInfo:
         something else.
         """
         by_modality = kwargs.by_modality[modality]
-        return process_items(
-            self.hf_processor, modality, items, by_modality, self.torch_threads, self.return_tensors
-        )
+        return process_items(self.hf_processor, modality, items, by_modality, self.torch_threads, self.return_tensors)
 
     def layouts_of(self, modality: str) -> Mapping[str, Layout]:
         """How each output for a modality merges: as declared, or as found out once for this processor.
@@ -309,15 +309,23 @@ class ProcessingInfo:
                 f"{self.limits.max_image_aspect:g} times the pixels of the other"
             )
         pixels = self.working_pixels(height, width, settings)
-        if pixels > self.limits.max_processor_pixels:
+        if pixels is not None and pixels > self.limits.max_processor_pixels:
             raise UnprocessableMediaError(
                 f"the processor would make {pixels} pixels out of a picture of {width} x {height}; "
                 f"{self.limits.max_processor_pixels} are allowed"
             )
 
-    def working_pixels(self, height: int, width: int, settings: Mapping[str, Any]) -> int:
-        """Pixels of the largest picture that the processor makes out of one of this size."""
-        return working_pixels(height, width, settings)
+    def working_pixels(
+        self,
+        height: int,  # noqa: ARG002  # for those that override this
+        width: int,  # noqa: ARG002
+        settings: Mapping[str, Any],  # noqa: ARG002
+    ) -> int | None:
+        """Pixels of the largest picture that the processor makes out of one of this size; None where no rule is known.
+
+        Without a rule, a request chooses no sizes.
+        """
+        return None
 
     @final
     def merge(self, modality: str, items: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
@@ -340,12 +348,16 @@ class ProcessingInfo:
         items = [self.prepare_item(modality, media) for media in calibration_items(modality, self.audio_rate)]
         placeholder = self._prompts.placeholders.get(modality)
         text = "text" if placeholder is None else placeholder.text
-        whole = call_whole(
-            self.hf_processor, {modality: items[:1]}, text, {}, self.torch_threads, self.return_tensors
-        )
-        return calibrate(
-            lambda chosen: self.process_items(modality, chosen, kwargs)[0], items, without_text(whole)
-        )
+        whole = call_whole(self.hf_processor, {modality: items[:1]}, text, {}, self.torch_threads, self.return_tensors)
+        outputs, texts = self.process_items(modality, items[:1], kwargs)
+        item = ProcessedItem({}, outputs, self._prompts.replacement(modality, texts[0] if texts else ""))
+        rendered = self.build_prompt(text, {modality: [item]}, kwargs)
+        columns = {**self.text_outputs(rendered), **self.request_outputs(rendered, {modality: [item]})}
+        public, text_outputs = split_text(whole)
+        if not same(columns, text_outputs | {name: whole[name] for name in columns if name in public}):
+            raise UncertainLayoutError("the processor makes something else of a prompt than its steps do")
+        public = {name: value for name, value in public.items() if name not in columns}
+        return calibrate(lambda chosen: self.process_items(modality, chosen, kwargs)[0], items, public)
 
     def warm_up(self) -> None:
         """Process one dummy item of each modality and lay out its prompt, so that no request pays for what is done
@@ -431,6 +443,14 @@ class ProcessingInfo:
         options = _mapping(mm_processor_kwargs, "processor options")
         if options:
             self.prepare_kwargs(options)
+
+    def request_outputs(
+        self,
+        rendered: RenderedPrompt,  # noqa: ARG002  # for those that override this
+        items: Mapping[str, Sequence[ProcessedItem]],  # noqa: ARG002
+    ) -> dict[str, Array]:
+        """What one call of the processor returns that belongs neither to an item nor to a token, ready to be used."""
+        return {}
 
     def text_columns(self, rendered: RenderedPrompt) -> dict[str, list[int]]:
         """What one call of the processor returns beside the features, one value for each token: ``input_ids`` and the

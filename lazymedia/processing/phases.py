@@ -205,6 +205,7 @@ def finish(
     with clock.stage("apply_prompt_updates"):
         rendered = info.build_prompt(inputs.prompt, entries, kwargs)
         text_columns = info.text_columns(rendered)
+        request_outputs = info.request_outputs(rendered, entries)
     with clock.stage("merge_mm_kwargs"):
         # Without a cache the tensors are held by no one else.
         share = cache is None or cache.share_tensors
@@ -222,6 +223,7 @@ def finish(
         cached={modality: [mm_hash in known for mm_hash in of_modality] for modality, of_modality in hashes.items()},
         layouts={modality: dict(info.layouts_of(modality)) for modality in features},
         text_columns=text_columns,
+        request_outputs=request_outputs,
         return_tensors=info.return_tensors,
     )
     commit(cache, [(mm_hash, by_hash[mm_hash]) for mm_hash in chain(*hashes.values())], since, result, on_commit)
@@ -296,7 +298,7 @@ def _check_pixels(
         with _at(items, index, info):
             settings = kwargs.settings[modality]
             info.check_picture(size.height, size.width, settings)
-            total += info.working_pixels(size.height, size.width, settings)
+            total += info.working_pixels(size.height, size.width, settings) or 0
             if total > limits.max_request_processor_pixels:
                 raise UnprocessableMediaError(
                     f"the processor would make more than the {limits.max_request_processor_pixels} pixels allowed "

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -33,6 +34,13 @@ _REMEMBERED: Final = 64
 _SPLICED: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 """Tokenizer outputs whose value for a whole text is that of its tokens, one by one."""
 
+
+_NO_MEDIA: Final[Mapping[str, NDArray[Any]]] = {
+    "image": np.zeros((1, 1, 3), np.uint8),
+    "video": np.zeros((1, 1, 1, 3), np.uint8),
+    "audio": np.zeros(1, np.float32),
+}
+"""Stands for an item where only the number of items matters."""
 
 _LOST: Final = "some of the items' tokens get lost: with them, the prompt is longer than the tokenizer is set to allow"
 
@@ -91,7 +99,7 @@ class Placeholder:
     Attributes:
         text: As it stands in a prompt, such as ``"<image>"``.
         token_id: Its token; None where the tokenizer has none for it.
-        embed_ids: Tokens, in what it becomes, that the model replaces by embeddings.
+        embed_ids: Tokens of which one, the most frequent in what it becomes, is replaced by embeddings in the model.
         argument: How the processor's ``get_text_with_replacements`` names this modality's replacements.
     """
 
@@ -121,7 +129,8 @@ def placeholders_of(
         if modality in embed_tokens:
             embeds = frozenset(map(hf_processor.tokenizer.convert_tokens_to_ids, embed_tokens[modality]))
         else:
-            embeds = frozenset(getattr(hf_processor, f"{hooks.token}_ids", [token_id])) - {None}
+            # Marks around an item may be among them, and in some processors the placeholder is another token.
+            embeds = frozenset({token_id, *getattr(hf_processor, f"{hooks.token}_ids", ())}) - {None}
         found[modality] = Placeholder(text, token_id, embeds, hooks.replacements)
     return found
 
@@ -138,6 +147,7 @@ class PromptLayout:
     hf_processor: Any
     placeholders: Mapping[str, Placeholder]
     _seams: Seams = field(init=False)
+    _rewrites: bool = field(init=False)
     _known: dict[tuple[str, str], Replacement] = field(init=False, default_factory=dict)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
     """A fast tokenizer holds its padding and truncation as state, and cannot be changed while another thread uses
@@ -145,6 +155,7 @@ class PromptLayout:
 
     def __post_init__(self) -> None:
         self._seams = Seams(self.hf_processor.tokenizer)
+        self._rewrites = _rewrites(type(self.hf_processor))
 
     def replacement(self, modality: str, text: str) -> Replacement:
         """What an item's placeholder becomes, with its tokens where they are the same in every prompt."""
@@ -184,6 +195,7 @@ class PromptLayout:
         except UnicodeEncodeError as exc:
             raise BadRequestError("the prompt is no Unicode text: it holds half a surrogate pair") from exc
         self.check_counts(prompt, {modality: len(items) for modality, items in replacements.items()})
+        prompt = self._rewritten(prompt, {modality: len(items) for modality, items in replacements.items()})
         # What has no placeholder leaves no trace in the text.
         placed = {modality: items for modality, items in replacements.items() if modality in self.placeholders}
         rendered = self.splice(prompt, placed, text_kwargs) or self.retokenise(prompt, placed, text_kwargs)
@@ -258,6 +270,19 @@ class PromptLayout:
             found[span["type"]].append(PlaceholderRange(first, last - first + 1, mask))
         return RenderedPrompt(token_ids, found, columns)
 
+    def _rewritten(self, prompt: str, counts: Mapping[str, int]) -> str:
+        """The prompt as the processor changes it before anything else, such as by a beginning-of-sequence token behind
+        the pictures. That depends on how many items there are, and not on what is in them.
+        """
+        if not self._rewrites:
+            return prompt
+        media: dict[str, Any] = {
+            HOOKS[modality].argument: [_NO_MEDIA[modality]] * count for modality, count in counts.items() if count
+        }
+        laid_out = self.hf_processor.prepare_inputs_layout(text=[prompt], **media)
+        (rewritten,) = laid_out[1]
+        return str(rewritten)
+
     def tokenize(self, text: str | list[str], text_kwargs: Mapping[str, Any]) -> Any:
         """The tokenizer's output, as from any thread."""
         with self._lock:
@@ -305,13 +330,20 @@ class PromptLayout:
             )
 
 
+def _rewrites(kind: type) -> bool:
+    """Whether a class of processors has a step of its own that may change the prompt."""
+    owner = next(ancestor for ancestor in kind.__mro__ if "prepare_inputs_layout" in vars(ancestor))
+    return owner.__module__ != "transformers.processing_utils"
+
+
 def _before(prompt: str, placeholder: str) -> list[str]:
     """The last character of each part that a placeholder follows."""
     return [part[-1] for part in prompt.split(placeholder)[:-1] if part]
 
 
 def _mask(token_ids: Sequence[int], embed_ids: frozenset[int]) -> NDArray[np.bool_]:
-    mask = np.fromiter((token_id in embed_ids for token_id in token_ids), np.bool_, len(token_ids))
+    (embed, _), *_ = Counter(token for token in token_ids if token in embed_ids).most_common(1) or [(None, 0)]
+    mask = np.fromiter((token == embed for token in token_ids), np.bool_, len(token_ids))
     return immutable(mask)
 
 
