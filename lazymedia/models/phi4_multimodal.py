@@ -12,7 +12,7 @@ from lazymedia.processing.media import ItemMedia
 
 
 class Phi4MultimodalInfo(ProcessingInfo):
-    """``audio_input_features`` float32 (clips, frames, 80), ``audio_attention_mask`` bool (clips, frames), always there.
+    """``audio_input_features`` float32 (clips, frames, 80); ``audio_attention_mask`` bool (clips, frames), always.
 
     Frames that fill a clip up are 0; in the processor's own call on several clips they are those of silence. The mask
     leaves them out either way.
@@ -32,7 +32,7 @@ class Phi4MultimodalInfo(ProcessingInfo):
         outputs, texts = super().process_items(modality, items, kwargs)
         if modality == "audio" and "audio_attention_mask" not in outputs:
             features = outputs["audio_input_features"]
-            outputs["audio_attention_mask"] = (features == features).all(-1)
+            outputs["audio_attention_mask"] = features.isfinite().all(-1)
         return outputs, texts
 
 

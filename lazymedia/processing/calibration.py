@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from lazymedia.foreign import is_tensor
-from lazymedia.processing.fields import Batched, Flat, Hidden, Layout, Listed, Shared, same
+from lazymedia.processing.fields import Flat, Hidden, Layout, Listed, Shared, same
 
 T = TypeVar("T")
 
@@ -28,16 +28,16 @@ class UncertainLayoutError(Exception):
     """No rule makes a processor's output for several items out of its outputs for each."""
 
 
-_COMBINATIONS: Final = ((0, 1), (1, 0, 2), (2, 1))
-"""Of three items: other orders and numbers show a rule that holds by chance."""
+_COMBINATIONS: Final = ((0, 1), (1, 0, 2), (3, 1))
+"""Of four items: other orders and numbers show a rule that holds by chance."""
 
 
 def calibrate(process: Callable[[Sequence[T]], Outputs], items: Sequence[T], public: Outputs) -> Layouts:
-    """The layouts of a processor's outputs, from what it makes of three items.
+    """The layouts of a processor's outputs, from what it makes of four items.
 
     Args:
         process: The outputs for some items by the processor's steps.
-        items: Three that differ in every length that may differ.
+        items: Four that differ in every length that may differ.
         public: The outputs of the processor's call for the first item, without those for text. What the steps give
             beside them is hidden.
 
@@ -113,8 +113,6 @@ def _candidates(parts: list[Any], whole: Any) -> Iterator[Layout]:
         return
     for dim in range(min(_AXES, len(whole.shape))):
         for pad in (None, _padding(parts, whole, dim)):
-            if dim == 0:
-                yield Batched(pad)
             yield Flat(dim, pad)
     yield Shared()
 

@@ -57,7 +57,12 @@ def check_declarations(info: ProcessingInfo, base: type[ProcessingInfo], decoder
     unknown = sorted(set(info.media_io_kwargs) - set(decoders_for))
     if unknown:
         raise ValueError(f"media_io_kwargs: {', '.join(map(repr, unknown))}: expected {', '.join(decoders_for)}")
-    _check_steps(info, own_steps=type(info).process_item is not base.process_item)
+    _check_steps(info, own_steps=_overrides(info, base))
+
+
+def _overrides(info: ProcessingInfo, base: type[ProcessingInfo]) -> bool:
+    """Whether a class processes items by other steps than those that are checked."""
+    return any(getattr(type(info), name) is not getattr(base, name) for name in ("process_item", "process_items"))
 
 
 def _check_modalities(info: ProcessingInfo) -> None:

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 _RATE: Final = 16_000
 """Hz, for a processor that takes audio and does not tell its rate."""
-_PICTURES: Final = ((100, 150), (700, 680), (330, 1000))
+_PICTURES: Final = ((100, 150), (700, 680), (330, 1000), (1100, 1300))
 """Height and width: other tiles, patches and shapes in each."""
-_VIDEOS: Final = ((4, 60, 90), (8, 120, 80), (6, 64, 64))
+_VIDEOS: Final = ((4, 60, 90), (8, 120, 80), (6, 64, 64), (4, 200, 120))
 """Frames, height and width."""
-_SECONDS: Final = (1.0, 2.3, 31.0)
+_SECONDS: Final = (1.0, 2.3, 31.0, 0.4)
 """One clip is longer than the window of 30 seconds that many processors have."""
 
 
@@ -24,7 +24,7 @@ def dummy_item(modality: str, rate: int | None) -> Any:
 
 
 def calibration_items(modality: str, rate: int | None) -> list[Any]:
-    """Three items of noise that differ in every length that may differ."""
+    """Four items of noise that differ in every length that may differ."""
     import numpy as np
 
     random = np.random.default_rng(0)

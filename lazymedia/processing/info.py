@@ -56,10 +56,10 @@ class ProcessingInfo:
     """One Hugging Face processor, as a processor of single items. Subclass it for a family that lazymedia does not
     know.
 
-    It takes any processor: how outputs merge is found out by processing a few items alone and together (`calibration`),
-    and kept for the next start. A subclass may name its outputs in `layouts`, and overrides what is special about it. It is safe to call from any
-    thread. The processor's settings are read when they are needed and identified once (`fingerprint`): change them
-    before.
+    It takes any processor. How outputs merge is found out by processing a few items alone and together
+    (`calibration`), and kept for the next start. A subclass may name its outputs in `layouts`, and overrides what is
+    special about it. It is safe to call from any thread. The processor's settings are read when they are needed and
+    identified once (`fingerprint`): change them before.
 
     Args:
         hf_processor: An instance of a `transformers.ProcessorMixin` subclass.
