@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lazymedia.processing.info import ProcessingInfo
@@ -16,7 +17,7 @@ class PaliGemmaInfo(ProcessingInfo):
     def prepare_kwargs(self, mm_processor_kwargs: Mapping[str, object] | PreparedKwargs | None) -> PreparedKwargs:
         prepared = super().prepare_kwargs(mm_processor_kwargs)
         text: dict[str, Any] = {**prepared.text, "return_token_type_ids": True}
-        return PreparedKwargs(prepared.by_modality, prepared.settings, text, prepared.mm_token_type_ids)
+        return replace(prepared, text=text)
 
     def text_columns(self, rendered: RenderedPrompt) -> dict[str, list[int]]:
         columns = super().text_columns(rendered)

@@ -8,7 +8,8 @@ that pads is seen with its value.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,26 @@ Layouts = dict[str, Layout]
 
 _AXES: Final = 3
 """Axes along which items are joined in any processor: 0 or 1; one more, to find what is not known yet."""
+
+
+Route = Literal["steps", "call", "whole"]
+"""How items are processed: by the steps of the processor's call, one item at a time; by the call itself, one item at a
+time; or all items of a request in one call, which no cache can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was found out about a processor and a modality.
+
+    Attributes:
+        route: How items are processed.
+        layouts: How each output merges; empty where all items are processed in one call.
+        reason: Why there is no better route.
+    """
+
+    route: Route
+    layouts: Mapping[str, Layout]
+    reason: str = ""
 
 
 class UncertainLayoutError(Exception):
@@ -152,4 +173,4 @@ def _is_array(value: object) -> bool:
     return isinstance(value, np.ndarray) or is_tensor(value)
 
 
-__all__ = ["Outputs", "UncertainLayoutError", "calibrate", "infer_layouts"]
+__all__ = ["Calibration", "Outputs", "Route", "UncertainLayoutError", "calibrate", "infer_layouts"]

@@ -12,10 +12,10 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
-from lazymedia.processing.calibration import UncertainLayoutError
-from lazymedia.processing.fields import Layout, layout_from_plain, layout_to_plain
+from lazymedia.processing.calibration import Calibration, Route
+from lazymedia.processing.fields import layout_from_plain, layout_to_plain
 
 log = logging.getLogger("lazymedia.processing")
 
@@ -23,28 +23,16 @@ _VERSION: Final = 1
 """Of the file's form, and of the rules of calibration."""
 
 
-def find_layouts(
-    fingerprint: str, modality: str, calibrate: Callable[[str], Mapping[str, Layout]]
-) -> Mapping[str, Layout]:
-    """The layouts of a processor's outputs for a modality: from the file, or from ``calibrate``, which is then kept.
-
-    Raises:
-        UncertainLayoutError: There are none, now or when they were looked for.
-    """
+def find_calibration(fingerprint: str, modality: str, calibrate: Callable[[str], Calibration]) -> Calibration:
+    """What was found out about a modality: from the file, or from ``calibrate``, which is then kept."""
     path = folder() / f"{fingerprint}-{modality}.json"
     kept = _read(path)
     if kept is not None:
-        if isinstance(kept, str):
-            raise UncertainLayoutError(kept)
         return kept
-    try:
-        layouts = calibrate(modality)
-    except UncertainLayoutError as exc:
-        _write(path, {"version": _VERSION, "uncertain": str(exc)})
-        raise
-    plain = {name: layout_to_plain(layout) for name, layout in layouts.items()}
-    _write(path, {"version": _VERSION, "layouts": plain})
-    return layouts
+    found = calibrate(modality)
+    layouts = {name: layout_to_plain(layout) for name, layout in found.layouts.items()}
+    _write(path, {"version": _VERSION, "route": found.route, "reason": found.reason, "layouts": layouts})
+    return found
 
 
 def folder() -> Path:
@@ -55,15 +43,16 @@ def folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lazymedia" / "layouts"
 
 
-def _read(path: Path) -> Mapping[str, Layout] | str | None:
-    """Layouts, the reason why there are none, or None where nothing of use is stored."""
+def _read(path: Path) -> Calibration | None:
+    """None where nothing of use is stored."""
     try:
         stored = json.loads(path.read_text("utf-8"))
         if stored["version"] != _VERSION:
             return None
-        if "uncertain" in stored:
-            return str(stored["uncertain"])
-        return {str(name): layout_from_plain(plain) for name, plain in stored["layouts"].items()}
+        if stored["route"] not in get_args(Route):
+            return None
+        layouts = {str(name): layout_from_plain(plain) for name, plain in stored["layouts"].items()}
+        return Calibration(stored["route"], layouts, str(stored["reason"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -84,4 +73,4 @@ def _write(path: Path, plain: Mapping[str, object]) -> None:
         log.info("the layouts of a processor's outputs cannot be kept: %s", exc.strerror)
 
 
-__all__ = ["find_layouts", "folder"]
+__all__ = ["find_calibration", "folder"]

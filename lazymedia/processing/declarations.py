@@ -68,12 +68,19 @@ def _overrides(info: ProcessingInfo, base: type[ProcessingInfo]) -> bool:
 def _check_modalities(info: ProcessingInfo) -> None:
     name = type(info).__name__
     modalities: object = info.modalities
-    if not isinstance(modalities, list | tuple) or not modalities:
-        raise TypeError(f"{name}.modalities must be a tuple with at least one of {', '.join(HOOKS)}")
+    if not isinstance(modalities, list | tuple):
+        raise TypeError(f"{name}.modalities must be a tuple of {', '.join(HOOKS)}")
+    if not info.modalities:
+        raise TypeError(f"{type(info.hf_processor).__name__} is no processor of media: it has no part for any")
     for modality in info.modalities:
         if modality not in HOOKS:
-            raise ValueError(f"{name}.modalities: {modality!r} is not supported yet; there is {', '.join(HOOKS)}")
-        for output, layout in info.layouts.get(modality, {}).items():
+            raise ValueError(f"{name}.modalities: {modality!r} is no modality: expected {', '.join(HOOKS)}")
+    for modality, layouts in info.layouts.items():
+        if modality not in HOOKS:
+            raise ValueError(f"{name}.layouts: {modality!r} is no modality: expected {', '.join(HOOKS)}")
+        if modality not in info.modalities:
+            raise ValueError(f"{name}.layouts: {modality!r} is none of the modalities {', '.join(info.modalities)}")
+        for output, layout in layouts.items():
             if not isinstance(layout, Layout):
                 raise TypeError(f"{name}.layouts[{modality!r}][{output!r}] must be a layout, such as Batched()")
 

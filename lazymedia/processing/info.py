@@ -10,8 +10,9 @@ equals what a miss gives, by construction.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final, final
 
@@ -19,8 +20,8 @@ from lazymedia.errors import BadRequestError, PayloadTooLargeError, Unprocessabl
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.io import MediaIO
 from lazymedia.parse.parser import MultiModalDataParser
-from lazymedia.processing.calibration import UncertainLayoutError, calibrate
-from lazymedia.processing.calibration_store import find_layouts
+from lazymedia.processing.calibration import Calibration, Route, UncertainLayoutError, calibrate
+from lazymedia.processing.calibration_store import find_calibration
 from lazymedia.processing.chat_style import ChatStyle
 from lazymedia.processing.chat_template import TemplateOptions, find_placeholder, find_template, render_template
 from lazymedia.processing.declarations import check_declarations
@@ -39,7 +40,7 @@ from lazymedia.processing.fields import (
 )
 from lazymedia.processing.fingerprint import fingerprint
 from lazymedia.processing.hooks import HOOKS, call_whole, part_of, process_items, split_text
-from lazymedia.processing.items import ProcessedItem
+from lazymedia.processing.items import ProcessedItem, Replacement
 from lazymedia.processing.kwargs import PreparedKwargs, RequestOptions, merge_options, validate_options
 from lazymedia.processing.media import ItemMedia, prepare
 from lazymedia.processing.options import check_options
@@ -47,6 +48,11 @@ from lazymedia.processing.prompt import PromptLayout, RenderedPrompt, placeholde
 from lazymedia.processing.sizes import SIZE_OPTIONS
 from lazymedia.processing.torch_threads import bounded_torch_threads
 from lazymedia.processing.video_sampling import sampling_of
+
+log = logging.getLogger("lazymedia.processing")
+
+_CANNOT: Final = (UncertainLayoutError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError)
+"""What a processor raises where it cannot be used in some way."""
 
 _MODALITIES: Final = ("image", "video", "audio", "vision_chunk")
 """What decoder options may be for; those of modalities that a model does not take do nothing."""
@@ -79,7 +85,7 @@ class ProcessingInfo:
     """For each modality, each output of the processor and how it is merged. Those of a modality that is missing here
     are found out; see `layouts_of`."""
 
-    embed_tokens: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    embed_tokens: Mapping[str, tuple[str, ...]] = {}
     """For each modality, the tokens that a model replaces by an item's embeddings, where the processor does not say."""
 
     operator_only: ClassVar[frozenset[str]] = frozenset()
@@ -109,7 +115,9 @@ class ProcessingInfo:
         check_declarations(self, ProcessingInfo, _MODALITIES)
         self._prompts = PromptLayout(hf_processor, placeholders_of(hf_processor, self.modalities, self.embed_tokens))
         self._working: set[str] = set()
-        self._layouts: dict[str, Mapping[str, Layout]] = dict(self.layouts)
+        self._calibrations = {
+            modality: Calibration("steps", layouts) for modality, layouts in self.layouts.items() if layouts
+        }
         self._calibrating = threading.RLock()
 
     def __repr__(self) -> str:
@@ -237,15 +245,26 @@ class ProcessingInfo:
         self._check_modality(modality)
         kwargs = self.prepare_kwargs(mm_processor_kwargs)
         item = self.prepare_item(modality, media)
-        if item.height:
+        if modality == "image":
             self.check_picture(item.height, item.width, kwargs.settings[modality])
-        layouts = self.layouts_of(modality)
-        outputs, texts = self.process_items(modality, [item], kwargs)
-        features, hidden = split_fields(outputs, layouts)
+        elif modality == "video":
+            self._check_aspect("video", item.height, item.width)
+        calibration = self.calibration_of(modality)
+        outputs, replacement = self._process_alone(modality, item, kwargs, calibration.route)
+        features, hidden = split_fields(outputs, calibration.layouts)
         with bounded_torch_threads(self.torch_threads):
             check_finite(features)
         features = {name: owned(array, item.media) for name, array in features.items()}
-        return ProcessedItem(features, hidden, self._prompts.replacement(modality, texts[0] if texts else ""))
+        return ProcessedItem(features, hidden, replacement)
+
+    def _process_alone(
+        self, modality: str, item: ItemMedia, kwargs: PreparedKwargs, route: Route
+    ) -> tuple[dict[str, Any], Replacement]:
+        if route == "steps":
+            outputs, texts = self.process_items(modality, [item], kwargs)
+            return outputs, self._prompts.replacement(modality, texts[0] if texts else "")
+        outputs, token_ids = self._call(modality, [item], kwargs)
+        return outputs, self._prompts.replacement_in(modality, token_ids)
 
     def prepare_item(self, modality: str, media: object) -> ItemMedia:
         """Decoded media in the form in which the processor takes it.
@@ -266,17 +285,43 @@ class ProcessingInfo:
         by_modality = kwargs.by_modality[modality]
         return process_items(self.hf_processor, modality, items, by_modality, self.torch_threads, self.return_tensors)
 
-    def layouts_of(self, modality: str) -> Mapping[str, Layout]:
-        """How each output for a modality merges: as declared, or as found out once for this processor.
-
-        Raises:
-            UncertainLayoutError: No rule explains the processor's outputs.
-        """
+    def calibration_of(self, modality: str) -> Calibration:
+        """How items are processed, and how each output merges: as declared, or as found out once for this processor."""
         self._check_modality(modality)
         with self._calibrating:
-            if modality not in self._layouts:
-                self._layouts[modality] = find_layouts(self.fingerprint, modality, self._calibrate)
-            return self._layouts[modality]
+            if modality not in self._calibrations:
+                found = find_calibration(self.fingerprint, modality, self._calibrate)
+                if found.route == "whole":
+                    kind = type(self.hf_processor).__name__
+                    log.warning("what %s makes of %s is not cached: %s", kind, modality, found.reason)
+                self._calibrations[modality] = found
+            return self._calibrations[modality]
+
+    def layouts_of(self, modality: str) -> Mapping[str, Layout]:
+        """How each output for a modality merges."""
+        return self.calibration_of(modality).layouts
+
+    def processes_alone(self, modalities: Iterable[str]) -> bool:
+        """Whether the items of these modalities are processed one by one, so that a cache can hold each."""
+        return all(self.calibration_of(modality).route != "whole" for modality in modalities)
+
+    def process_whole(
+        self, prompt: str, items: Mapping[str, Sequence[object]], kwargs: PreparedKwargs
+    ) -> tuple[RenderedPrompt, dict[str, Any]]:
+        """All items of a request in one call of the processor: the prompt's tokens, and all other outputs.
+
+        Raises:
+            As `process_item`.
+        """
+        media = {
+            modality: [self.prepare_item(modality, item) for item in of_modality]
+            for modality, of_modality in items.items()
+        }
+        outputs = call_whole(self.hf_processor, media, prompt, kwargs.chosen, self.torch_threads, self.return_tensors)
+        features, columns = split_text(outputs)
+        check_finite(features)
+        counts = {modality: len(of_modality) for modality, of_modality in items.items()}
+        return self._prompts.found_in(columns, counts), features
 
     def works(self, modality: str) -> bool:
         """Whether the processor can take a plain picture under its own options.
@@ -286,7 +331,7 @@ class ProcessingInfo:
         """
         if modality not in self._working:
             try:
-                self.process_item(modality, self.dummy_item(modality))
+                self._process_dummy(modality)
             except Exception:  # noqa: BLE001  # whatever it is, a plain picture is not the reason
                 return False
             self._working.add(modality)
@@ -303,16 +348,19 @@ class ProcessingInfo:
         Raises:
             UnprocessableMediaError: The picture, or the sizes that the request chose, are at fault.
         """
-        if max(height, width) > self.limits.max_image_aspect * min(height, width):
-            raise UnprocessableMediaError(
-                f"a picture of {width} x {height} is too long: one side may have "
-                f"{self.limits.max_image_aspect:g} times the pixels of the other"
-            )
+        self._check_aspect("picture", height, width)
         pixels = self.working_pixels(height, width, settings)
         if pixels is not None and pixels > self.limits.max_processor_pixels:
             raise UnprocessableMediaError(
                 f"the processor would make {pixels} pixels out of a picture of {width} x {height}; "
                 f"{self.limits.max_processor_pixels} are allowed"
+            )
+
+    def _check_aspect(self, what: str, height: int, width: int) -> None:
+        if max(height, width) > self.limits.max_image_aspect * min(height, width):
+            raise UnprocessableMediaError(
+                f"a {what} of {width} x {height} is too long: one side may have "
+                f"{self.limits.max_image_aspect:g} times the pixels of the other"
             )
 
     def working_pixels(
@@ -343,21 +391,54 @@ class ProcessingInfo:
         self._check_modality(modality)
         return dummy_item(modality, self.audio_rate)
 
-    def _calibrate(self, modality: str) -> dict[str, Layout]:
+    def _calibrate(self, modality: str) -> Calibration:
+        reasons: list[str] = []
+        routes: tuple[Route, ...] = ("steps", "call")
+        for route in routes:
+            try:
+                return Calibration(route, self._calibrate_route(modality, route), "; ".join(reasons))
+            except _CANNOT as exc:
+                reasons.append(f"{route}: {exc}"[:300])
+        return Calibration("whole", {}, "; ".join(reasons))
+
+    def _calibrate_route(self, modality: str, route: Route) -> dict[str, Layout]:
         kwargs = self.prepare_kwargs(None)
         items = [self.prepare_item(modality, media) for media in calibration_items(modality, self.audio_rate)]
-        placeholder = self._prompts.placeholders.get(modality)
-        text = "text" if placeholder is None else placeholder.text
+        # With one item and its prompt first: that is what every request is made of.
+        outputs, replacement = self._process_alone(modality, items[0], kwargs, route)
+        text = self._text_for(modality, 1)
+        rendered = self.build_prompt(text, {modality: [ProcessedItem({}, outputs, replacement)]}, kwargs)
+        columns = {
+            **self.text_outputs(rendered),
+            **self.request_outputs(rendered, {modality: [ProcessedItem({}, outputs, replacement)]}),
+        }
         whole = call_whole(self.hf_processor, {modality: items[:1]}, text, {}, self.torch_threads, self.return_tensors)
-        outputs, texts = self.process_items(modality, items[:1], kwargs)
-        item = ProcessedItem({}, outputs, self._prompts.replacement(modality, texts[0] if texts else ""))
-        rendered = self.build_prompt(text, {modality: [item]}, kwargs)
-        columns = {**self.text_outputs(rendered), **self.request_outputs(rendered, {modality: [item]})}
         public, text_outputs = split_text(whole)
         if not same(columns, text_outputs | {name: whole[name] for name in columns if name in public}):
             raise UncertainLayoutError("the processor makes something else of a prompt than its steps do")
         public = {name: value for name, value in public.items() if name not in columns}
-        return calibrate(lambda chosen: self.process_items(modality, chosen, kwargs)[0], items, public)
+
+        def process(chosen: Sequence[ItemMedia]) -> dict[str, Any]:
+            by_steps = route == "steps"
+            return (self.process_items if by_steps else self._call)(modality, chosen, kwargs)[0]
+
+        return calibrate(process, items, public)
+
+    def _call(
+        self, modality: str, items: Sequence[ItemMedia], kwargs: PreparedKwargs
+    ) -> tuple[dict[str, Any], list[int]]:
+        """The outputs of the processor's own call for some items of one modality, and the prompt's tokens."""
+        chosen = {modality: kwargs.chosen.get(modality, {})}
+        text = self._text_for(modality, len(items))
+        outputs = call_whole(
+            self.hf_processor, {modality: items}, text, chosen, self.torch_threads, self.return_tensors
+        )
+        features, columns = split_text(outputs)
+        return features, columns["input_ids"][0].tolist() if "input_ids" in columns else []
+
+    def _text_for(self, modality: str, count: int) -> str:
+        placeholder = self._prompts.placeholders.get(modality)
+        return "text" if placeholder is None else placeholder.text * count
 
     def warm_up(self) -> None:
         """Process one dummy item of each modality and lay out its prompt, so that no request pays for what is done
@@ -367,10 +448,15 @@ class ProcessingInfo:
             Exception: Whatever the processor raises.
         """
         for modality in self.modalities:
-            item = self.process_item(modality, self.dummy_item(modality))
+            self._process_dummy(modality)
             self._working.add(modality)
-            placeholder = self._prompts.placeholders.get(modality)
-            self.build_prompt("" if placeholder is None else placeholder.text, {modality: [item]})
+
+    def _process_dummy(self, modality: str) -> None:
+        text = self._text_for(modality, 1)
+        if not self.processes_alone([modality]):
+            self.process_whole(text, {modality: [self.dummy_item(modality)]}, self.prepare_kwargs(None))
+            return
+        self.build_prompt(text, {modality: [self.process_item(modality, self.dummy_item(modality))]})
 
     # Prompts
 

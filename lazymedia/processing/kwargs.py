@@ -65,12 +65,14 @@ class PreparedKwargs:
     """The options that hold for one request. Made once, given to every call that the request causes.
 
     Attributes:
+        chosen: What the request chose, by modality.
         by_modality: What each modality's part of the processor is called with.
         settings: Every setting of that part, unchanged ones included; sizes in one form.
         text: What the tokenizer is called with.
         mm_token_type_ids: Whether the modality of each token belongs to the output.
     """
 
+    chosen: Mapping[str, Mapping[str, Any]]
     by_modality: Mapping[str, Mapping[str, Any]]
     settings: Mapping[str, Mapping[str, Any]]
     text: Mapping[str, Any]
@@ -141,7 +143,7 @@ def merge_options(hf_processor: Any, options: RequestOptions, return_tensors: st
     text = dict(merged["text_kwargs"])
     mm_token_type_ids = text.get("return_mm_token_type_ids", merged.get("return_mm_token_type_ids", False))
     text = {name: value for name, value in text.items() if name not in _TEXT_OUTPUTS}
-    return PreparedKwargs(by_modality, settings, text, bool(mm_token_type_ids))
+    return PreparedKwargs(options, by_modality, settings, text, bool(mm_token_type_ids))
 
 
 def _known(hf_processor: Any, modality: str) -> frozenset[str]:

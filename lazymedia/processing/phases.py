@@ -117,6 +117,9 @@ def look(inputs: ProcessorInputs, info: ProcessingInfo, model_id: str, algorithm
         pins = {} if cache is None else {mm_hash: pin for mm_hash in _each(hashes) if (pin := cache.pin(mm_hash))}
         missing = _first_of_each(inputs, hashes, pins)
         _refuse_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
+        if not info.processes_alone(inputs.mm_data_items):
+            pins, missing = {}, list(places_of(inputs))
+            _refuse_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
         places = tuple(place for place in missing if _undecoded(inputs, place))
     if missing:
         _check_pixels(inputs, missing, info, info.prepare_kwargs(inputs.hf_processor_mm_kwargs), limits)
@@ -174,6 +177,8 @@ def finish(
         CacheMissError: An item named by UUID alone has been invalidated since.
         BadRequestError: The prompt's placeholders do not match the items.
     """
+    if not info.processes_alone(inputs.mm_data_items):
+        return _finish_whole(inputs, looked, info, on_commit)
     clock = Clock()
     cache = inputs.cache if inputs.can_use_cache else None
     since = None if cache is None else cache.moment
@@ -227,6 +232,42 @@ def finish(
         return_tensors=info.return_tensors,
     )
     commit(cache, [(mm_hash, by_hash[mm_hash]) for mm_hash in chain(*hashes.values())], since, result, on_commit)
+    return result
+
+
+def _finish_whole(
+    inputs: ProcessorInputs,
+    looked: Looked,
+    info: ProcessingInfo,
+    on_commit: Callable[[MultiModalInputs], None] | None,
+) -> MultiModalInputs | NeedDecodes:
+    """Phase 2 of a request with items that cannot be processed one by one: one call of the processor, and no cache."""
+    needed = tuple(place for place in places_of(inputs) if _undecoded(inputs, place))
+    if needed:
+        return NeedDecodes(needed)
+    clock = Clock()
+    with clock.stage("apply_hf_processor"):
+        media = {modality: items.get_all() for modality, items in inputs.mm_data_items.items()}
+        try:
+            kwargs = info.prepare_kwargs(inputs.hf_processor_mm_kwargs)
+            rendered, outputs = info.process_whole(inputs.prompt, media, kwargs)
+        except ITEM_FAULTS as exc:
+            if isinstance(exc, LazyMediaError) or not all(map(info.works, media)):
+                raise
+            raise UnprocessableMediaError(f"the model's processor cannot take the request's items: {exc}") from exc
+    result = MultiModalInputs(
+        prompt=inputs.prompt,
+        prompt_token_ids=rendered.token_ids,
+        mm_kwargs={modality: [{} for _ in items] for modality, items in media.items()},
+        mm_hashes=looked.hashes,
+        mm_placeholders=rendered.placeholders,
+        timings=clock.seconds,
+        cached={modality: [False] * len(items) for modality, items in media.items()},
+        text_columns={"input_ids": rendered.token_ids, **rendered.outputs},
+        request_outputs=outputs,
+        return_tensors=info.return_tensors,
+    )
+    commit(None, (), None, result, on_commit)
     return result
 
 

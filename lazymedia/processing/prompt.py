@@ -18,6 +18,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Final
 
 import numpy as np
@@ -168,6 +169,50 @@ class PromptLayout:
                 self._known.clear()
             known = self._known[modality, text] = self._tokenized(text, placeholder)
         return known
+
+    def replacement_in(self, modality: str, token_ids: Sequence[int]) -> Replacement:
+        """What an item's placeholder became in a prompt that was nothing else, which the processor tokenised.
+
+        Raises:
+            NotImplementedError: The tokens around it differ, or may depend on what stands beside them.
+        """
+        placeholder = self.placeholders.get(modality)
+        if placeholder is None:
+            return Replacement("")
+        bare = self.tokenize(placeholder.text, {})["input_ids"]
+        if bare.count(placeholder.token_id) != 1 or not self._seams.is_clean(placeholder.token_id):
+            raise NotImplementedError(f"{placeholder.text} is no token of its own")
+        before = bare.index(placeholder.token_id)
+        after = len(bare) - before - 1
+        end = len(token_ids) - after
+        if list(token_ids[:before]) != bare[:before] or list(token_ids[end:]) != bare[before + 1 :]:
+            raise NotImplementedError(f"the tokens around {placeholder.text} differ")
+        inside = compact(list(token_ids[before:end]))
+        if not inside or not self._seams.is_clean(inside[0]) or not self._seams.is_clean(inside[-1]):
+            raise NotImplementedError(f"the tokens of {placeholder.text} may depend on what stands beside them")
+        return Replacement("", inside, _mask(inside, placeholder.embed_ids))
+
+    def found_in(self, columns: Mapping[str, Any], counts: Mapping[str, int]) -> RenderedPrompt:
+        """A prompt that the processor tokenised with all of its items: each run of a modality's tokens is an item.
+
+        Where the runs are more or fewer than the items, where these stand is not known, and no places are given.
+        """
+        values = {name: array[0].tolist() for name, array in columns.items()}
+        token_ids: list[int] = values.pop("input_ids", [])
+        found: dict[str, list[PlaceholderRange]] = {}
+        for modality, count in counts.items():
+            placeholder = self.placeholders.get(modality)
+            if placeholder is None:
+                continue
+            marked = [token in placeholder.embed_ids for token in token_ids]
+            starts = [at for at, here in enumerate(marked) if here and (at == 0 or not marked[at - 1])]
+            lengths = [len(list(takewhile(bool, marked[start:]))) for start in starts]
+            ranges = [
+                PlaceholderRange(start, length, immutable(np.ones(length, np.bool_)))
+                for start, length in zip(starts, lengths)
+            ]
+            found[modality] = ranges if len(ranges) == count else []
+        return RenderedPrompt(token_ids, found, values)
 
     def _tokenized(self, text: str, placeholder: Placeholder) -> Replacement:
         found = self.tokenize(text, {"add_special_tokens": False, "return_attention_mask": False, "verbose": False})
@@ -342,7 +387,8 @@ def _before(prompt: str, placeholder: str) -> list[str]:
 
 
 def _mask(token_ids: Sequence[int], embed_ids: frozenset[int]) -> NDArray[np.bool_]:
-    (embed, _), *_ = Counter(token for token in token_ids if token in embed_ids).most_common(1) or [(None, 0)]
+    counts = Counter(token for token in token_ids if token in embed_ids)
+    embed = max(counts, key=counts.__getitem__, default=None)
     mask = np.fromiter((token == embed for token in token_ids), np.bool_, len(token_ids))
     return immutable(mask)
 

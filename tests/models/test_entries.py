@@ -77,7 +77,7 @@ def test_the_size_of_an_entry_counts_arrays_text_and_tokens(get_info: GetInfo) -
     assert item.replacement.is_embed is not None
     rest = sys.getsizeof(item.replacement.text) + 8 * len(item.replacement.token_ids) + item.replacement.is_embed.nbytes
 
-    assert item.hidden == {"rows": [[3]], "cols": [[4]]}
+    assert {name: value.tolist() for name, value in item.hidden.items()} == {"rows": [[3]], "cols": [[4]]}
     assert arrays + rest < item.nbytes < arrays + rest + 4096
 
 

@@ -93,6 +93,7 @@ def test_results_are_compared_by_content(return_tensors: str) -> None:
         "mm_placeholders": {"image": result.mm_placeholders["image"][::-1]},
         "layouts": {"image": {"pixel_values": Flat()}},
         "text_columns": {},
+        "request_outputs": {"cross_attention_mask": changed},
         "return_tensors": "other",
     }
 
