@@ -1,7 +1,8 @@
-"""Gemma 3: the call returns the modality of each token under the name ``token_type_ids``."""
+"""Gemma 3 and 3n: the call returns the modality of each token under the name ``token_type_ids``."""
 
 from __future__ import annotations
 
+from lazymedia.processing.fields import Batched
 from lazymedia.processing.info import ProcessingInfo
 from lazymedia.processing.prompt import RenderedPrompt
 
@@ -16,4 +17,16 @@ class Gemma3Info(ProcessingInfo):
         return columns
 
 
-__all__ = ["Gemma3Info"]
+class Gemma3nInfo(Gemma3Info):
+    """Gemma 3n. ``input_features`` float32 (clips, frames, 128), ``input_features_mask`` bool (clips, frames).
+
+    A clip is processed alone. In the processor's own call on several, up to three frames at the end of the shorter ones
+    come from the filling; here the filling is 0, and the mask leaves it out.
+    """
+
+    layouts = {  # noqa: RUF012  # declared a ClassVar in the base class
+        "audio": {"input_features": Batched(pad=0), "input_features_mask": Batched(pad=0)}
+    }
+
+
+__all__ = ["Gemma3Info", "Gemma3nInfo"]

@@ -19,10 +19,6 @@ class InternVLInfo(ProcessingInfo):
         "video": {"pixel_values": Flat(), "pixel_values_videos": Hidden(), "video_metadata": Hidden()},
     }
 
-    def __init__(self, hf_processor: Any, **options: Any) -> None:
-        self.embed_tokens = {"video": (hf_processor.image_token,)}
-        super().__init__(hf_processor, **options)
-
     def process_items(
         self, modality: str, items: Sequence[ItemMedia], kwargs: PreparedKwargs
     ) -> tuple[dict[str, Any], list[str]]:

@@ -26,6 +26,7 @@ _FAMILIES: Final[dict[str, str | type[ProcessingInfo]]] = {
     "Qwen3VLProcessor": "lazymedia.models.qwen_vl:QwenVLInfo",
     "Idefics3Processor": "lazymedia.models.idefics3:Idefics3Info",
     "Gemma3Processor": "lazymedia.models.gemma3:Gemma3Info",
+    "Gemma3nProcessor": "lazymedia.models.gemma3:Gemma3nInfo",
     "PaliGemmaProcessor": "lazymedia.models.paligemma:PaliGemmaInfo",
     "InternVLProcessor": "lazymedia.models.internvl:InternVLInfo",
     "Phi4MultimodalProcessor": "lazymedia.models.phi4_multimodal:Phi4MultimodalInfo",

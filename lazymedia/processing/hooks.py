@@ -6,13 +6,14 @@ Items are processed one at a time; several together only to find out how they me
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from lazymedia.contexts import contextmanager
 from lazymedia.processing.media import ItemMedia
 from lazymedia.processing.torch_threads import bounded_torch_threads
 
@@ -110,21 +111,27 @@ def process_items(
     own |= deepcopy(items[0].options)
     own |= {name: [deepcopy(item.per_item[name]) for item in items] for name in items[0].per_item}
     # Options may make values overflow, which is checked in the result; NumPy would warn of each.
-    with bounded_torch_threads(threads), np.errstate(all="ignore"):
-        try:
-            laid_out = hf_processor.prepare_inputs_layout(**{hooks.argument: [item.media for item in items]})
-            position = hooks.position if len(laid_out) > hooks.position else 0
-            outputs, texts = getattr(hf_processor, hooks.process)(laid_out[position], **options)
-            skipped = {*hf_processor.skip_tensor_conversion, *hf_processor.unused_input_names}
-            shown = {name: value for name, value in dict(outputs).items() if name not in skipped}
-            converted = BatchFeature(shown, tensor_type=return_tensors)
-        except RuntimeError as exc:
-            if type(exc) is not RuntimeError:
-                raise
-            if "allocate" in str(exc):
-                raise MemoryError("torch cannot allocate the memory that an item's arrays take") from exc
-            raise ValueError(str(exc)) from exc
+    with bounded_torch_threads(threads), _errors_of_torch(), np.errstate(all="ignore"):
+        laid_out = hf_processor.prepare_inputs_layout(**{hooks.argument: [item.media for item in items]})
+        position = hooks.position if len(laid_out) > hooks.position else 0
+        outputs, texts = getattr(hf_processor, hooks.process)(laid_out[position], **options)
+        skipped = {*hf_processor.skip_tensor_conversion, *hf_processor.unused_input_names}
+        shown = {name: value for name, value in dict(outputs).items() if name not in skipped}
+        converted = BatchFeature(shown, tensor_type=return_tensors)
     return {**dict(outputs), **dict(converted)}, list(texts or ())
+
+
+@contextmanager
+def _errors_of_torch() -> Iterator[None]:
+    """Torch reports shapes that do not fit, and memory that it cannot get, by a bare RuntimeError."""
+    try:
+        yield
+    except RuntimeError as exc:
+        if type(exc) is not RuntimeError:
+            raise
+        if "allocate" in str(exc):
+            raise MemoryError("torch cannot allocate the memory that an item's arrays take") from exc
+        raise ValueError(str(exc)) from exc
 
 
 _TEXT_OUTPUTS: Final = frozenset(
@@ -159,7 +166,7 @@ def call_whole(
         per_item = {name: [deepcopy(item.per_item[name]) for item in of_modality] for name in first.per_item}
         arguments[hooks.argument] = [item.media for item in of_modality]
         arguments[hooks.group] = {**options.get(modality, {}), **deepcopy(first.options), **per_item}
-    with bounded_torch_threads(threads), np.errstate(all="ignore"):
+    with bounded_torch_threads(threads), _errors_of_torch(), np.errstate(all="ignore"):
         return dict(hf_processor(**arguments, return_tensors=return_tensors))
 
 

@@ -131,7 +131,10 @@ def placeholders_of(
             embeds = frozenset(map(hf_processor.tokenizer.convert_tokens_to_ids, embed_tokens[modality]))
         else:
             # Marks around an item may be among them, and in some processors the placeholder is another token.
-            embeds = frozenset({token_id, *getattr(hf_processor, f"{hooks.token}_ids", ())}) - {None}
+            ids = {token_id, *getattr(hf_processor, f"{hooks.token}_ids", ())}
+            if modality == "video":  # some become pictures in the prompt
+                ids |= {getattr(hf_processor, "image_token_id", None)}
+            embeds = frozenset(ids - {None})
         found[modality] = Placeholder(text, token_id, embeds, hooks.replacements)
     return found
 
@@ -240,7 +243,9 @@ class PromptLayout:
         except UnicodeEncodeError as exc:
             raise BadRequestError("the prompt is no Unicode text: it holds half a surrogate pair") from exc
         self.check_counts(prompt, {modality: len(items) for modality, items in replacements.items()})
-        prompt = self._rewritten(prompt, {modality: len(items) for modality, items in replacements.items()})
+        counts = {modality: len(items) for modality, items in replacements.items()}
+        prompt = self._rewritten(prompt, counts)
+        self.check_counts(prompt, counts)
         # What has no placeholder leaves no trace in the text.
         placed = {modality: items for modality, items in replacements.items() if modality in self.placeholders}
         rendered = self.splice(prompt, placed, text_kwargs) or self.retokenise(prompt, placed, text_kwargs)

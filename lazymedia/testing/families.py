@@ -292,7 +292,6 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "deepseek_vl_hybrid": _of(
         "DeepseekVLHybridProcessor", {"image_token": "<image_placeholder>"}, image="DeepseekVLHybridImageProcessor"
     ),
-    "florence2": _of("Florence2Processor", _IMAGE, image="CLIPImageProcessor"),
     "janus": _of(
         "JanusProcessor",
         {"image_token": "<image_placeholder>", "boi_token": "<begin_of_image>", "eoi_token": "<end_of_image>"},
@@ -329,12 +328,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "granite4_vision": _of("Granite4VisionProcessor", _IMAGE, image="LlavaNextImageProcessor", patch_size=14),
     "exaone4_5": _of("Exaone4_5_Processor", _QWEN, image="Qwen2VLImageProcessor", video="Qwen2VLVideoProcessor"),
-    "minimax_m3_vl": _of(
-        "MiniMaxM3VLProcessor", _BOTH, image="MiniMaxM3VLImageProcessor", video="MiniMaxM3VLVideoProcessor"
-    ),
     "chameleon": _of("ChameleonProcessor", _IMAGE, image="ChameleonImageProcessor"),
-    "got_ocr2": _of("GotOcr2Processor", {}, ("<img>", "</img>", "<imgpad>"), image="GotOcr2ImageProcessor"),
-    "colqwen2": _of("ColQwen2Processor", _QWEN, _CHAT, image="Qwen2VLImageProcessor"),
     "qwen2_audio": _of(
         "Qwen2AudioProcessor",
         {"audio_token": "<|AUDIO|>", "audio_bos_token": "<|audio_bos|>", "audio_eos_token": "<|audio_eos|>"},
@@ -356,12 +350,6 @@ FAMILIES: Final[Mapping[str, Family]] = {
         image=("Qwen2VLImageProcessor", {"patch_size": 16}),
         video=("Qwen2VLVideoProcessor", {"patch_size": 16}),
         audio=("WhisperFeatureExtractor", {"feature_size": 128, "n_fft": 400}),
-    ),
-    "qwen3_asr": _of(
-        "Qwen3ASRProcessor",
-        {"audio_token": "<|audio_pad|>", "audio_bos_token": "<|audio_start|>", "audio_eos_token": "<|audio_end|>"},
-        _CHAT,
-        audio="Qwen3ASRFeatureExtractor",
     ),
     "audioflamingo3": _of("AudioFlamingo3Processor", {"audio_token": "<sound>"}, audio=_WHISPER_128),
     "musicflamingo": _of(
