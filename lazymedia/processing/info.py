@@ -637,10 +637,19 @@ class ProcessingInfo:
         if found is not None:
             raise BadRequestError(f"{where} contains {found}, the placeholder that stands for an item in a prompt")
 
-    def _check_modality(self, modality: str) -> None:
+    def check_modalities(self, modalities: Iterable[str]) -> None:
+        """Reject items of a modality that the model does not take, before anything is done for any.
+
+        Raises:
+            UnprocessableMediaError: The first of them, with modality and index. The client's fault.
+        """
+        for modality in modalities:
+            self._check_modality(modality, 0)
+
+    def _check_modality(self, modality: str, index: int | None = None) -> None:
         if modality not in self.modalities:
             raise UnprocessableMediaError(
-                f"this model takes {', '.join(self.modalities)}, not {modality[:32]}", modality=modality
+                f"this model takes {', '.join(self.modalities)}, not {modality[:32]}", modality=modality, index=index
             )
 
 

@@ -315,7 +315,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "perception_lm": _of(
         "PerceptionLMProcessor",
         {"image_token": "<|image|>", "video_token": "<|video|>"},
-        image="PerceptionLMImageProcessor",
+        image=("PerceptionLMImageProcessor", {"max_num_tiles": 4}),
         video="PerceptionLMVideoProcessor",
         patch_size=14,
         pooling_ratio=2,

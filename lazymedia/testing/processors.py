@@ -72,6 +72,21 @@ def make_processor(family: str = "llava", *, backend: Backend | None = None, cha
     return processor
 
 
+def plain_chat_template(hf_processor: Any) -> str:
+    """A chat template that writes a role, texts and placeholders in their order, for a processor that has none."""
+    cases = "".join(
+        f"{{% elif part.type == '{modality}' %}}{getattr(hf_processor, f'{modality}_token')}"
+        for modality in ("image", "video", "audio")
+        if getattr(hf_processor, f"{modality}_token", None) is not None
+    )
+    return (
+        "{% for message in messages %}{{ message.role }}: "
+        "{% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content %}"
+        "{% if part.type == 'text' %}{{ part.text }}" + cases + "{% endif %}{% endfor %}{% endif %}\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant: {% endif %}"
+    )
+
+
 def family_modalities(family: str) -> tuple[str, ...]:
     """What the processor of a family takes, of ``"image"``, ``"video"`` and ``"audio"``.
 
@@ -123,4 +138,4 @@ def make_tokenizer(specials: dict[str, str], extra: Sequence[str] = (), *, write
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, extra_special_tokens=specials, **roles)
 
 
-__all__ = ["Backend", "families", "family_modalities", "make_processor", "make_tokenizer"]
+__all__ = ["Backend", "families", "family_modalities", "make_processor", "make_tokenizer", "plain_chat_template"]
