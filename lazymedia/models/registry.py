@@ -33,7 +33,6 @@ _FAMILIES: Final[dict[str, str | type[ProcessingInfo]]] = {
     "Qwen3OmniMoeProcessor": "lazymedia.models.qwen_omni:Qwen3OmniInfo",
     "MllamaProcessor": "lazymedia.models.mllama:MllamaInfo",
     "Lfm2VlProcessor": "lazymedia.models.lfm2_vl:Lfm2VlInfo",
-    "Llama4Processor": "lazymedia.models.llama4:Llama4Info",
 }
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Final
@@ -100,7 +100,7 @@ class Placeholder:
     Attributes:
         text: As it stands in a prompt, such as ``"<image>"``.
         token_id: Its token; None where the tokenizer has none for it.
-        embed_ids: Tokens of which one, the most frequent in what it becomes, is replaced by embeddings in the model.
+        embed_ids: Tokens that may be replaced by embeddings in the model. Which is, what it becomes shows; see `_mask`.
         argument: How the processor's ``get_text_with_replacements`` names this modality's replacements.
     """
 
@@ -127,6 +127,8 @@ def placeholders_of(
         if text is None:
             continue
         token_id = getattr(hf_processor, f"{hooks.token}_id", None)
+        if token_id is None:
+            token_id = hf_processor.tokenizer.get_added_vocab().get(text)
         if modality in embed_tokens:
             embeds = frozenset(map(hf_processor.tokenizer.convert_tokens_to_ids, embed_tokens[modality]))
         else:
@@ -152,6 +154,7 @@ class PromptLayout:
     placeholders: Mapping[str, Placeholder]
     _seams: Seams = field(init=False)
     _rewrites: bool = field(init=False)
+    _added: frozenset[int] = field(init=False)
     _known: dict[tuple[str, str], Replacement] = field(init=False, default_factory=dict)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
     """A fast tokenizer holds its padding and truncation as state, and cannot be changed while another thread uses
@@ -159,6 +162,7 @@ class PromptLayout:
 
     def __post_init__(self) -> None:
         self._seams = Seams(self.hf_processor.tokenizer)
+        self._added = frozenset(self.hf_processor.tokenizer.get_added_vocab().values())
         self._rewrites = _rewrites(type(self.hf_processor))
 
     def replacement(self, modality: str, text: str) -> Replacement:
@@ -193,7 +197,7 @@ class PromptLayout:
         inside = compact(list(token_ids[before:end]))
         if not inside or not self._seams.is_clean(inside[0]) or not self._seams.is_clean(inside[-1]):
             raise NotImplementedError(f"the tokens of {placeholder.text} may depend on what stands beside them")
-        return Replacement("", inside, _mask(inside, placeholder.embed_ids))
+        return Replacement("", inside, _mask(inside, placeholder.embed_ids, self._added))
 
     def found_in(self, columns: Mapping[str, Any], counts: Mapping[str, int]) -> RenderedPrompt:
         """A prompt that the processor tokenised with all of its items: each run of a modality's tokens is an item.
@@ -222,7 +226,7 @@ class PromptLayout:
         token_ids = compact(found["input_ids"])
         if not self._seams.encloses(text, token_ids):
             return Replacement(text)
-        return Replacement(text, token_ids, _mask(token_ids, placeholder.embed_ids))
+        return Replacement(text, token_ids, _mask(token_ids, placeholder.embed_ids, self._added))
 
     def lay_out(
         self,
@@ -316,7 +320,7 @@ class PromptLayout:
         found: dict[str, list[PlaceholderRange]] = {modality: [] for modality in replacements}
         for span in spans:
             first, last = _tokens_of(encoded, *span["new_span"])
-            mask = _mask(token_ids[first : last + 1], self.placeholders[span["type"]].embed_ids)
+            mask = _mask(token_ids[first : last + 1], self.placeholders[span["type"]].embed_ids, self._added)
             found[span["type"]].append(PlaceholderRange(first, last - first + 1, mask))
         return RenderedPrompt(token_ids, found, columns)
 
@@ -391,9 +395,15 @@ def _before(prompt: str, placeholder: str) -> list[str]:
     return [part[-1] for part in prompt.split(placeholder)[:-1] if part]
 
 
-def _mask(token_ids: Sequence[int], embed_ids: frozenset[int]) -> NDArray[np.bool_]:
-    counts = Counter(token for token in token_ids if token in embed_ids)
-    embed = max(counts, key=counts.__getitem__, default=None)
+def _mask(token_ids: Sequence[int], embed_ids: frozenset[int], added: Container[int]) -> NDArray[np.bool_]:
+    """Where the model puts embeddings: at the special token that an item became most of.
+
+    Processors do not say which token that is. In some the placeholder is another token, as in Gemma 3, or one of many,
+    as in Llama 4; some name the marks around an item too, as InternVL does. Of two that are as frequent, one of
+    ``embed_ids`` is taken.
+    """
+    counts = Counter(token for token in token_ids if token in embed_ids or token in added)
+    embed = max(counts, key=lambda token: (counts[token], token in embed_ids), default=None)
     mask = np.fromiter((token == embed for token in token_ids), np.bool_, len(token_ids))
     return immutable(mask)
 

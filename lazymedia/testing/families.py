@@ -35,7 +35,11 @@ _NEXT_336: Final = (
     "LlavaNextImageProcessor",
     {"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 336}},
 )
-_LLAVA: Final = {"patch_size": 14, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
+_LLAVA: Final[dict[str, Any]] = {
+    "patch_size": 14,
+    "vision_feature_select_strategy": "default",
+    "num_additional_image_tokens": 1,
+}
 _HALF: Final = [0.5, 0.5, 0.5]
 _GEMMA3: Final = {"image_token": "<image_soft_token>", "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>"}
 _GEMMA4: Final = {
@@ -308,7 +312,12 @@ FAMILIES: Final[Mapping[str, Family]] = {
         _grid("<|img_row_{}_col_{}|>", 10),
         image="Lfm2VlImageProcessor",
     ),
-    "ovis2": _of("Ovis2Processor", _IMAGE, image="Ovis2ImageProcessor"),
+    "ovis2": _of(
+        "Ovis2Processor",
+        _IMAGE,
+        ("<IMG_START>", "<IMG_END>", "<IMG_GRID>", "<IMG_COL>", "<IMG_ROW>", "<IMG_ATOM>"),
+        image="Ovis2ImageProcessor",
+    ),
     "paddleocr_vl": _of(
         "PaddleOCRVLProcessor", {"image_token": "<|IMAGE_PLACEHOLDER|>"}, image="PaddleOCRVLImageProcessor"
     ),

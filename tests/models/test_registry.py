@@ -17,7 +17,8 @@ from lazymedia.models.llava import LlavaInfo
 from lazymedia.models.qwen_vl import QwenVLInfo
 from lazymedia.processing import Batched, ProcessingInfo
 from lazymedia.testing.media import picture
-from lazymedia.testing.processors import families, make_processor, make_tokenizer
+from lazymedia.testing.processors import make_processor, make_tokenizer
+from tests.infos import FAMILIES
 
 KINDS = {
     "llava": LlavaInfo,
@@ -28,7 +29,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_each_family_has_its_info(family: str) -> None:
     info = processing_info(make_processor(family))
 

@@ -12,7 +12,7 @@ from lazymedia.errors import UnprocessableMediaError
 from lazymedia.processing import ProcessingInfo
 from lazymedia.processing.sizes import resized, working_pixels
 from lazymedia.testing.media import picture
-from lazymedia.testing.processors import families
+from tests.infos import FAMILIES
 
 GetInfo = Callable[..., ProcessingInfo]
 
@@ -78,7 +78,7 @@ def test_the_shapes_that_a_model_was_built_for_are_the_operators(get_info: GetIn
         get_info(family).prepare_kwargs({name: 1})
 
 
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_flat_and_grouped_options_mean_the_same(get_info: GetInfo, family: str) -> None:
     info = get_info(family)
     flat, grouped = (
@@ -146,7 +146,7 @@ def test_the_largest_picture_on_the_way_counts() -> None:
 
 
 ESTIMATED: list[tuple[str, dict[str, Any]]] = [
-    *((family, {}) for family in families()),
+    *((family, {}) for family in FAMILIES),
     ("llava", {"size": {"height": 700, "width": 3}}),
     ("llava", {"size": {"shortest_edge": 200, "longest_edge": 900}}),
     ("qwen2_vl", {"size": {"shortest_edge": 10**6, "longest_edge": 150}}),
