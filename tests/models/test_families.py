@@ -5,7 +5,6 @@ is named here and in the documentation.
 from __future__ import annotations
 
 import random
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -159,17 +158,36 @@ def test_every_item_has_its_place_in_the_prompt(family: str, modality: str) -> N
         assert not embedded & set(between)
 
 
-def test_the_documentation_names_each_pair_and_what_becomes_of_it() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE))
+def how(info: ProcessingInfo, modality: str) -> str:
+    """In the words of the documentation."""
+    route = info.calibration_of(modality).route
+    if route == "steps":
+        return "declared" if modality in info.layouts else "found out"
+    return "not cached" if route == "whole" else "found out, by whole calls for each item"
 
-    assert list(rows) == list(families())
-    for family, modality in PAIRS:
+
+def table() -> str:
+    """The table of families in ``docs/models.md``."""
+    rows = ["| family | processor | how items merge |", "| --- | --- | --- |"]
+    for family in families():
         info = info_of(family)
-        route = info.calibration_of(modality).route
-        how = {"steps": "found out", "call": "found out, by the call", "whole": "not cached"}[route]
-        if route == "steps" and modality in info.layouts:
-            how = "declared"
-        assert f"{modality}: {how}" in rows[family]
-    for family, modality in DIFFERENT:
-        assert f"`{family}`, {modality}" in page
+        ways = "; ".join(f"{modality}: {how(info, modality)}" for modality in info.modalities)
+        rows.append(f"| `{family}` | {type(info.hf_processor).__name__} | {ways} |")
+    return "\n".join(rows)
+
+
+def differences() -> str:
+    """The table of differences in ``docs/models.md``."""
+    rows = ["| family | modality | outputs |", "| --- | --- | --- |"]
+    rows += [f"| `{family}` | {modality} | {', '.join(names)} |" for (family, modality), names in DIFFERENT.items()]
+    return "\n".join(rows)
+
+
+def test_the_documentation_has_the_tables() -> None:
+    """``python -c 'from tests.models.test_families import *; print(table()); print(differences())'`` prints them."""
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
+
+    assert table() in page
+    assert differences() in page
+    for reason in UNCACHED.values():
+        assert reason in page
