@@ -188,7 +188,6 @@ class ProcessingInfo:
             image_io=image_io,
             target_sr=self.audio_rate,
             target_channels=None if self.audio_rate is None else 1,
-            video_needs_metadata=True,
             limits=self.limits,
         )
 
@@ -251,6 +250,8 @@ class ProcessingInfo:
             self._check_aspect("video", item.height, item.width)
         calibration = self.calibration_of(modality)
         outputs, replacement = self._process_alone(modality, item, kwargs, calibration.route)
+        if modality in self._prompts.placeholders and not (replacement.text or replacement.token_ids):
+            raise UnprocessableMediaError(f"the processor makes no token of this {modality}: it is too short or small")
         features, hidden = split_fields(outputs, calibration.layouts)
         with bounded_torch_threads(self.torch_threads):
             check_finite(features)

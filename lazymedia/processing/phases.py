@@ -31,6 +31,7 @@ from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.image import ImageHeader
 from lazymedia.media.ref import MediaRef
 from lazymedia.parse.image import ImageSize, is_pixels, size_of
+from lazymedia.parse.video import VideoProcessorItems
 from lazymedia.processing.inputs import ProcessorInputs
 from lazymedia.processing.media import InvalidItemError
 from lazymedia.processing.outputs import MultiModalInputs
@@ -247,7 +248,10 @@ def _finish_whole(
         return NeedDecodes(needed)
     clock = Clock()
     with clock.stage("apply_hf_processor"):
-        media = {modality: items.get_all() for modality, items in inputs.mm_data_items.items()}
+        media = {
+            modality: [_media(items, index) for index in range(len(items))]
+            for modality, items in inputs.mm_data_items.items()
+        }
         try:
             kwargs = info.prepare_kwargs(inputs.hf_processor_mm_kwargs)
             rendered, outputs = info.process_whole(inputs.prompt, media, kwargs)
@@ -285,7 +289,7 @@ def _process(inputs: ProcessorInputs, place: Place, info: ProcessingInfo, kwargs
     modality, index = place
     items = inputs.mm_data_items[modality]
     checkpoint()  # a request that was given up holds the others up no longer than one item takes
-    media = items.get(index)
+    media = _media(items, index)
     with _at(items, index, info):
         try:
             return info.process_item(modality, media, kwargs)
@@ -297,6 +301,13 @@ def _process(inputs: ProcessorInputs, place: Place, info: ProcessingInfo, kwargs
                 modality=modality,
                 index=items.get_original_index(index),
             ) from exc
+
+
+def _media(items: ModalityDataItems[Any], index: int) -> Any:
+    """An item as `ProcessingInfo.prepare_item` takes it: a video with what is known of it."""
+    if isinstance(items, VideoProcessorItems):
+        return items.get_frames(index), items.get_metadata(index)
+    return items.get(index)
 
 
 @contextmanager
