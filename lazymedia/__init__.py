@@ -151,6 +151,7 @@ _HOMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "ItemMedia",
             "Listed",
             "Shared",
+            "ValidOptions",
             "Layout",
             "PreparedKwargs",
             "ProcessedItem",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         RequestOptions,
         ReturnTensors,
         Shared,
+        ValidOptions,
         bounded_torch_threads,
     )
 
@@ -62,6 +63,7 @@ __all__ = [
     "RequestOptions",
     "ReturnTensors",
     "Shared",
+    "ValidOptions",
     "bounded_torch_threads",
     "checkpoint",
     "family_of",

@@ -29,7 +29,8 @@ from lazymedia.models import processing_info
 from lazymedia.nursery import frees_when_cancelled
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.processing import ProcessingInfo
-from lazymedia.processing.inputs import match_uuids
+from lazymedia.processing.inputs import ProcessorInputs, match_uuids
+from lazymedia.processing.kwargs import ValidOptions
 from lazymedia.public import publish
 from lazymedia.worker import run_in_thread
 
@@ -104,7 +105,7 @@ class Renderer:
         if not (cache_scope or self._trust_uuids):
             _reject_uuids(chat.parts)
         info = self.processor.info
-        info.check_options(media_io_kwargs, mm_processor_kwargs)
+        options = info.validate_options(media_io_kwargs, mm_processor_kwargs)
         given_tools = parse_tools(tools, max_parts=self.processor.limits.max_chat_parts)
 
         def render() -> str:
@@ -126,10 +127,11 @@ class Renderer:
         # Texts may be long; a template may take long, and waits for the tokenizer where that is in use.
         prompt = await run_in_thread(render, self._templates)
         self.processor.info.check_prompt(prompt, Counter(part.modality for part in chat.parts))
-        data, uuids, seconds = await self._fetch(chat.parts, media_io_kwargs)
-        return await self._apply(
-            prompt, data, seconds, uuids, media_io_kwargs, mm_processor_kwargs, skip_mm_cache, cache_scope
+        data, uuids, seconds = await self._fetch(chat.parts, options)
+        inputs = self.processor.inputs_with(
+            options, prompt, data, uuids, skip_mm_cache=skip_mm_cache, cache_scope=cache_scope
         )
+        return await self._apply(inputs, seconds)
 
     @frees_when_cancelled
     async def render(
@@ -161,7 +163,7 @@ class Renderer:
         """
         self.processor.check_open()
         info = self.processor.info
-        info.check_options(media_io_kwargs, mm_processor_kwargs)
+        options = info.validate_options(media_io_kwargs, mm_processor_kwargs)
         listed = _listed(mm_data)
         seconds = 0.0
         if any(isinstance(item, str) for items in listed.values() for item in items):
@@ -182,13 +184,14 @@ class Renderer:
                 modality: [None if isinstance(item, str) else item for item in items]
                 for modality, items in listed.items()
             }
-            parsed = info.get_data_parser(media_io_kwargs).parse_mm_data(present)
+            parsed = info.get_data_parser(options).parse_mm_data(present)
             info.check_prompt(prompt, parsed.get_all_counts())
             match_uuids(parsed, mm_uuids, still_to_fetch)
-            mm_data, _, seconds = await self._fetch(parts, media_io_kwargs)
-        return await self._apply(
-            prompt, mm_data, seconds, mm_uuids, media_io_kwargs, mm_processor_kwargs, skip_mm_cache, cache_scope
+            mm_data, _, seconds = await self._fetch(parts, options)
+        inputs = self.processor.inputs_with(
+            options, prompt, mm_data, mm_uuids, skip_mm_cache=skip_mm_cache, cache_scope=cache_scope
         )
+        return await self._apply(inputs, seconds)
 
     def _admit(self, parts: Sequence[MediaPart]) -> None:
         """Refuse what would be fetched for nothing."""
@@ -200,41 +203,18 @@ class Renderer:
             )
 
     async def _fetch(
-        self, parts: Sequence[MediaPart], media_io_kwargs: Mapping[str, Mapping[str, object]] | None
+        self, parts: Sequence[MediaPart], options: ValidOptions
     ) -> tuple[dict[str, list[object]], dict[str, list[str | None]], float]:
         """Items and UUIDs by modality, and the seconds that fetching took."""
         start = time.perf_counter()
-        info, limits = self.processor.info, self.processor.limits
+        limits = self.processor.limits
         uuids: dict[str, list[str | None]] = {}
         for part in parts:
             uuids.setdefault(part.modality, []).append(part.uuid)
-        options = media_io_kwargs or {}
-        media_io = {modality: info.get_media_io(modality, options.get(modality)) for modality in uuids}
-        items = await fetch_parts(
-            self.connector, parts, media_io.__getitem__, max_bytes=limits.max_request_download_bytes
-        )
+        items = await fetch_parts(self.connector, parts, options.decoder, max_bytes=limits.max_request_download_bytes)
         return items, uuids, time.perf_counter() - start
 
-    async def _apply(
-        self,
-        prompt: str,
-        mm_data: Mapping[str, object] | None,
-        fetch_seconds: float,
-        mm_uuids: Mapping[str, Sequence[str | None] | None] | None,
-        media_io_kwargs: Mapping[str, Mapping[str, object]] | None,
-        mm_processor_kwargs: Mapping[str, object] | None,
-        skip_mm_cache: bool,
-        cache_scope: str | None,
-    ) -> MultiModalInputs:
-        inputs = self.processor.make_inputs(
-            prompt,
-            mm_data,
-            mm_uuids=mm_uuids,
-            media_io_kwargs=media_io_kwargs,
-            mm_processor_kwargs=mm_processor_kwargs,
-            skip_mm_cache=skip_mm_cache,
-            cache_scope=cache_scope,
-        )
+    async def _apply(self, inputs: ProcessorInputs, fetch_seconds: float) -> MultiModalInputs:
         result = await self.processor.apply(inputs)
         return replace(result, timings={"fetch": fetch_seconds, **result.timings})
 

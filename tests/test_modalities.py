@@ -202,3 +202,53 @@ async def test_a_clip_in_base64_is_resampled_to_what_the_model_takes() -> None:
         one = await renderer.render_chat(ask({"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}))
 
     assert one.merged()["feature_attention_mask"].sum() == 150  # hundredths of a second
+
+
+SPELLINGS: list[dict[str, Any]] = [
+    {"do_normalize": False},
+    {"images_kwargs": {"do_normalize": False}, "videos_kwargs": {"do_normalize": False}},
+    {"do_normalize": False, "videos_kwargs": {}},
+]
+
+
+@pytest.mark.parametrize("spelling", [SPELLINGS[1], SPELLINGS[2]], ids=str)
+async def test_options_in_any_spelling_are_the_same_options(spelling: dict[str, Any]) -> None:
+    async with opened("qwen2_vl") as (renderer, server):
+        messages = ask(part("image", server), part("video", server))
+        flat = await renderer.render_chat(messages, mm_processor_kwargs=SPELLINGS[0])
+        same_options = await renderer.render_chat(messages, mm_processor_kwargs=spelling)
+        others = await renderer.render_chat(messages, mm_processor_kwargs={"images_kwargs": {"do_normalize": False}})
+        empty = await renderer.render_chat(messages, mm_processor_kwargs={"images_kwargs": {}})
+        none = await renderer.render_chat(messages)
+
+    assert same_options.cached == {"image": [True], "video": [True]}
+    assert same_options == flat
+    assert others.cached == {"image": [True], "video": [False]}
+    assert empty.mm_hashes == none.mm_hashes
+    assert none.cached == {"image": [True], "video": [True]}
+
+
+async def test_options_are_validated_once_and_each_decoder_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened("qwen2_vl", warm_up="await") as (renderer, server):
+        info = renderer.processor.info
+        made: list[str] = []
+        make, merge = info.get_media_io, info.hf_processor._merge_kwargs
+
+        def counted(modality: str, options: Any = None) -> Any:
+            made.append(modality)
+            return make(modality, options)
+
+        def merged(*args: Any, **kwargs: Any) -> Any:
+            made.append("options")
+            return merge(*args, **kwargs)
+
+        monkeypatch.setattr(info, "get_media_io", counted)
+        monkeypatch.setattr(info.hf_processor, "_merge_kwargs", merged)
+        for _ in range(2):
+            await renderer.render_chat(
+                ask(part("image", server), part("video", server)),
+                media_io_kwargs={"image": {"rgba_background_color": (0, 0, 0)}},
+                mm_processor_kwargs={"do_normalize": False},
+            )
+            assert sorted(made) == ["image", "options", "video"]
+            made.clear()

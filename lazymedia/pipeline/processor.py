@@ -33,6 +33,7 @@ from lazymedia.pipeline.serial import Phases, Shared
 from lazymedia.pipeline.state import MultiModalApplyState
 from lazymedia.pipeline.warm_up import WarmUp
 from lazymedia.processing.inputs import ProcessorInputs
+from lazymedia.processing.kwargs import ValidOptions
 from lazymedia.processing.outputs import MultiModalInputs
 from lazymedia.processing.phases import NeedDecodes, commit, everything_to_decode, finish, look, places_of
 from lazymedia.worker import run_in_thread
@@ -187,8 +188,23 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             UnprocessableMediaError: More items than a request may have, or an option that cannot be chosen.
             TypeError: An item of a type that is not known. The caller's fault.
         """
-        self.info.check_options(media_io_kwargs, mm_processor_kwargs)
-        items = self.info.get_data_parser(media_io_kwargs).parse_mm_data(mm_data)
+        options = self.info.validate_options(media_io_kwargs, mm_processor_kwargs)
+        return self.inputs_with(
+            options, prompt, mm_data, mm_uuids, skip_mm_cache=skip_mm_cache, cache_scope=cache_scope
+        )
+
+    def inputs_with(
+        self,
+        options: ValidOptions,
+        prompt: str,
+        mm_data: Mapping[str, object] | None,
+        mm_uuids: Mapping[str, Sequence[str | None] | None] | None,
+        *,
+        skip_mm_cache: bool,
+        cache_scope: str | None,
+    ) -> ProcessorInputs:
+        """`make_inputs` with options that are validated already."""
+        items = self.info.get_data_parser(options).parse_mm_data(mm_data)
         self.info.check_modalities(items)
         count = sum(items.get_all_counts().values())
         if count > self.limits.max_items_per_request:
@@ -199,10 +215,11 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             prompt=prompt,
             mm_data_items=items,
             mm_uuid_items=mm_uuids,
-            hf_processor_mm_kwargs=mm_processor_kwargs or {},
-            media_io_kwargs=media_io_kwargs or {},
+            hf_processor_mm_kwargs=options.mm_processor_kwargs,
+            media_io_kwargs=options.media_io_kwargs,
             cache=None if skip_mm_cache else self.cache,
             cache_scope=cache_scope,
+            options=options,
         )
 
     @asynccontextmanager

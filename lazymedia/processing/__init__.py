@@ -21,7 +21,7 @@ from lazymedia.processing.fields import Batched, Flat, Hidden, Layout, Listed, R
 from lazymedia.processing.info import ProcessingInfo
 from lazymedia.processing.inputs import ProcessorInputs
 from lazymedia.processing.items import ProcessedItem, Replacement
-from lazymedia.processing.kwargs import PreparedKwargs, RequestOptions
+from lazymedia.processing.kwargs import PreparedKwargs, RequestOptions, ValidOptions
 from lazymedia.processing.media import ItemMedia
 from lazymedia.processing.outputs import MultiModalInputs
 from lazymedia.processing.prompt import PlaceholderRange, RenderedPrompt
@@ -47,6 +47,7 @@ __all__ = [
     "RequestOptions",
     "ReturnTensors",
     "Shared",
+    "ValidOptions",
     "bounded_torch_threads",
 ]
 

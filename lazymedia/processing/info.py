@@ -41,7 +41,7 @@ from lazymedia.processing.fields import (
 from lazymedia.processing.fingerprint import fingerprint
 from lazymedia.processing.hooks import HOOKS, call_whole, part_of, process_items, split_text
 from lazymedia.processing.items import ProcessedItem, Replacement
-from lazymedia.processing.kwargs import PreparedKwargs, RequestOptions, merge_options, validate_options
+from lazymedia.processing.kwargs import PreparedKwargs, RequestOptions, ValidOptions, merge_options, validate_options
 from lazymedia.processing.media import ItemMedia, prepare
 from lazymedia.processing.options import check_options
 from lazymedia.processing.prompt import PromptLayout, RenderedPrompt, placeholders_of
@@ -171,19 +171,24 @@ class ProcessingInfo:
         operator, model = self.media_io_kwargs.get(modality), self.model_media_io_kwargs(modality)
         return make_decoder(kind, modality, self.limits, operator, media_io_kwargs, model)
 
-    def get_data_parser(self, media_io_kwargs: Mapping[str, Mapping[str, Any]] | None = None) -> MultiModalDataParser:
+    def get_data_parser(
+        self, media_io_kwargs: Mapping[str, Mapping[str, Any]] | ValidOptions | None = None
+    ) -> MultiModalDataParser:
         """What parses a request's media; pictures that came decoded are converted by the rules of the request's
         decoder.
 
         Args:
-            media_io_kwargs: The request's decoder options, by modality.
+            media_io_kwargs: The request's decoder options, by modality, or all of its options, validated.
 
         Raises:
             UnprocessableMediaError: As `get_media_io`.
         """
         image_io = None
         if "image" in self.modalities:
-            image_io = self.get_media_io("image", (media_io_kwargs or {}).get("image"))
+            if isinstance(media_io_kwargs, ValidOptions):
+                image_io = media_io_kwargs.decoder("image")
+            else:
+                image_io = self.get_media_io("image", (media_io_kwargs or {}).get("image"))
         return MultiModalDataParser(
             image_io=image_io,
             target_sr=self.audio_rate,
@@ -512,8 +517,8 @@ class ProcessingInfo:
                 f"a prompt of {characters} characters is too long: {self.limits.max_prompt_characters} are allowed"
             )
 
-    def check_options(self, media_io_kwargs: object, mm_processor_kwargs: object) -> None:
-        """Check a request's options before anything is fetched or decoded for it.
+    def validate_options(self, media_io_kwargs: object, mm_processor_kwargs: object) -> ValidOptions:
+        """A request's options, validated before anything is fetched or decoded for it.
 
         Raises:
             BadRequestError: Options that are no mappings, or decoder options of an unknown modality. The client's
@@ -525,11 +530,13 @@ class ProcessingInfo:
         unknown = sorted(str(modality)[:32] for modality in decoders if modality not in _MODALITIES)
         if unknown:
             raise BadRequestError(f"decoder options of {', '.join(unknown)}: expected {', '.join(_MODALITIES)}")
+        decoders = {name: _mapping(options, f"decoder options of {name}") for name, options in decoders.items()}
+        prepared = self.prepare_kwargs(_mapping(mm_processor_kwargs, "processor options"))
+        grouped = {HOOKS[modality].group: chosen for modality, chosen in prepared.chosen.items() if chosen}
+        options = ValidOptions(self, decoders, grouped, prepared)
         for modality in decoders.keys() & set(self.modalities):
-            self.get_media_io(modality, _mapping(decoders[modality], f"decoder options of {modality}"))
-        options = _mapping(mm_processor_kwargs, "processor options")
-        if options:
-            self.prepare_kwargs(options)
+            options.decoder(modality)
+        return options
 
     def request_outputs(
         self,

@@ -15,6 +15,7 @@ from lazymedia.errors import BadRequestError
 from lazymedia.identity import Algorithm, MultiModalHasher
 from lazymedia.media.ref import MediaRef
 from lazymedia.parse.items import ModalityDataItems, MultiModalDataItems
+from lazymedia.processing.kwargs import ValidOptions
 
 _SCOPES: Final = {"images_kwargs": "image", "videos_kwargs": "video", "audio_kwargs": "audio"}
 """Processor arguments that concern one modality alone."""
@@ -33,6 +34,7 @@ class ProcessorInputs:
         media_io_kwargs: Options of the decoders, by modality.
         cache: The processed-output cache; None processes everything.
         cache_scope: Whose UUIDs these are, such as a tenant's name. UUIDs of different scopes never meet.
+        options: The options, validated, where `MultiModalProcessor.make_inputs` made this.
     """
 
     prompt: str
@@ -42,6 +44,7 @@ class ProcessorInputs:
     media_io_kwargs: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     cache: ProcessorCache[Any] | None = None
     cache_scope: str | None = None
+    options: ValidOptions | None = field(default=None, repr=False, compare=False)
 
     @property
     def can_use_cache(self) -> bool:
@@ -87,7 +90,7 @@ class ProcessorInputs:
         return {
             name: value
             for name, value in self.hf_processor_mm_kwargs.items()
-            if _SCOPES.get(name, modality) == modality and name != "text_kwargs"
+            if _SCOPES.get(name, modality) == modality and name != "text_kwargs" and not (name in _SCOPES and not value)
         }
 
     def checked_uuids(self) -> dict[str, Sequence[str | None]]:

@@ -10,11 +10,12 @@ would silently not hold.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
+from lazymedia.media.io import MediaIO
 from lazymedia.processing.hooks import HOOKS, part_of
 from lazymedia.processing.options import check_options, shortened
 from lazymedia.processing.sizes import settings_in_force
@@ -77,6 +78,31 @@ class PreparedKwargs:
     settings: Mapping[str, Mapping[str, Any]]
     text: Mapping[str, Any]
     mm_token_type_ids: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValidOptions:
+    """The options of one request, validated once, for everything that the request causes.
+
+    Attributes:
+        info: For which processor they are; `ProcessingInfo`.
+        media_io_kwargs: Options of the decoders, by modality.
+        mm_processor_kwargs: Options of the processor in one spelling: under ``images_kwargs`` and the like, without
+            empty groups, however the request wrote them.
+        prepared: The latter, merged with the processor's own.
+    """
+
+    info: Any
+    media_io_kwargs: Mapping[str, Mapping[str, Any]]
+    mm_processor_kwargs: Mapping[str, Mapping[str, Any]]
+    prepared: PreparedKwargs
+    _decoders: dict[str, MediaIO[Any]] = field(default_factory=dict, repr=False)
+
+    def decoder(self, modality: str) -> MediaIO[Any]:
+        """The decoder of a modality under these options, made once."""
+        if modality not in self._decoders:
+            self._decoders[modality] = self.info.get_media_io(modality, self.media_io_kwargs.get(modality))
+        return self._decoders[modality]
 
 
 def validate_options(
@@ -166,4 +192,4 @@ def _add(chosen: dict[str, Any], name: str, value: object, known: frozenset[str]
     chosen[name] = value
 
 
-__all__ = ["OPERATOR_ONLY", "PreparedKwargs", "RequestOptions", "merge_options", "validate_options"]
+__all__ = ["OPERATOR_ONLY", "PreparedKwargs", "RequestOptions", "ValidOptions", "merge_options", "validate_options"]

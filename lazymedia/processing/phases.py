@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lazymedia.parse.items import ModalityDataItems
     from lazymedia.processing.info import ProcessingInfo
     from lazymedia.processing.items import ProcessedItem
-    from lazymedia.processing.kwargs import PreparedKwargs
+    from lazymedia.processing.kwargs import PreparedKwargs, ValidOptions
 
 Place = tuple[str, int]
 """Modality, and position among the items of that modality in this request."""
@@ -110,7 +110,7 @@ def look(inputs: ProcessorInputs, info: ProcessingInfo, model_id: str, algorithm
         BadRequestError: Placeholders or UUIDs that do not match the items, or options that are no mappings.
     """
     clock = Clock()
-    _check_request(inputs, info)
+    options = _check_request(inputs, info)
     with clock.stage("get_mm_hashes"):
         hashes = inputs.get_mm_hashes(model_id, algorithm)
     with clock.stage("get_cache_missing_items"):
@@ -123,7 +123,7 @@ def look(inputs: ProcessorInputs, info: ProcessingInfo, model_id: str, algorithm
             _refuse_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
         places = tuple(place for place in missing if _undecoded(inputs, place))
     if missing:
-        _check_pixels(inputs, missing, info, info.prepare_kwargs(inputs.hf_processor_mm_kwargs), limits)
+        _check_pixels(inputs, missing, info, options.prepared, limits)
     _admit(inputs, places, limits)
     return Looked(hashes, pins, places, clock.seconds)
 
@@ -134,19 +134,32 @@ def everything_to_decode(inputs: ProcessorInputs, info: ProcessingInfo, limits: 
     Raises:
         LazyMediaError: As `look`, but for what a cache does not hold.
     """
-    _check_request(inputs, info)
-    _check_pixels(inputs, list(places_of(inputs)), info, info.prepare_kwargs(inputs.hf_processor_mm_kwargs), limits)
+    options = _check_request(inputs, info)
+    _check_pixels(inputs, list(places_of(inputs)), info, options.prepared, limits)
     places = tuple(place for place in places_of(inputs) if _undecoded(inputs, place))
     _admit(inputs, places, limits)
     return places
 
 
-def _check_request(inputs: ProcessorInputs, info: ProcessingInfo) -> None:
+def _options(inputs: ProcessorInputs, info: ProcessingInfo) -> ValidOptions:
+    """The request's options; validated here where its inputs were not made by `MultiModalProcessor.make_inputs`, or
+    were changed since.
+    """
+    options = inputs.options
+    if options is not None and options.info is info:
+        same = options.mm_processor_kwargs is inputs.hf_processor_mm_kwargs
+        if same and options.media_io_kwargs is inputs.media_io_kwargs:
+            return options
+    return info.validate_options(inputs.media_io_kwargs, inputs.hf_processor_mm_kwargs)
+
+
+def _check_request(inputs: ProcessorInputs, info: ProcessingInfo) -> ValidOptions:
     """Check what needs neither an identity nor a decode."""
-    info.check_options(inputs.media_io_kwargs, inputs.hf_processor_mm_kwargs)
+    options = _options(inputs, info)
     info.check_prompt(inputs.prompt, inputs.mm_data_items.get_all_counts())
     inputs.checked_uuids()
     _admit_direct(inputs)
+    return options
 
 
 def finish(
@@ -194,7 +207,7 @@ def finish(
         _admit(inputs, (*decoded, *places), limits)
         return NeedDecodes(places)
 
-    kwargs = info.prepare_kwargs(inputs.hf_processor_mm_kwargs)
+    kwargs = _options(inputs, info).prepared
     _check_pixels(inputs, missing, info, kwargs, limits)
     with clock.stage("apply_hf_processor"):
         fresh: dict[Place, ProcessedItem] = {}
@@ -253,7 +266,7 @@ def _finish_whole(
             for modality, items in inputs.mm_data_items.items()
         }
         try:
-            kwargs = info.prepare_kwargs(inputs.hf_processor_mm_kwargs)
+            kwargs = _options(inputs, info).prepared
             rendered, outputs = info.process_whole(inputs.prompt, media, kwargs)
         except ITEM_FAULTS as exc:
             if isinstance(exc, LazyMediaError) or not all(map(info.works, media)):

@@ -67,9 +67,9 @@ def test_options_out_of_bounds_are_refused_by_name_at_once(
     info = get_info("llava")
     with cpu_seconds_below(0.1), pytest.raises(UnprocessableMediaError, match=text) as caught:
         if kind == "processor":
-            info.check_options(None, options)
+            info.validate_options(None, options)
         else:
-            info.check_options({"image": options}, None)
+            info.validate_options({"image": options}, None)
 
     assert len(str(caught.value)) <= 300
 
