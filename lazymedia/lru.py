@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -22,8 +22,13 @@ V = TypeVar("V", bound=Sized)
 class LruDict(Generic[K, V]):
     """Values by key, up to a number of bytes. Not for several threads at once.
 
+    The size of a value must not change while it is held.
+
     Args:
-        capacity_bytes: What all values together may have.
+        capacity_bytes: The most that the sizes of all values may add up to.
+
+    Raises:
+        ValueError: A capacity that is negative.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -38,10 +43,6 @@ class LruDict(Generic[K, V]):
 
     def __contains__(self, key: K) -> bool:
         return key in self._values
-
-    def __iter__(self) -> Iterator[K]:
-        """Keys, the least recently used first."""
-        return iter(self._values)
 
     def get(self, key: K) -> V | None:
         """A value; its place in the order stays."""
