@@ -2,8 +2,8 @@
 
 * a decoder: `MediaIO`, with `Payload`, `MediaRef`, `DecodeSpec`, `DecoderCaches`, `checkpoint` and `DecodeStopped`
 * a source: `MediaConnector`, `register_connector`, `get_connector`
-* a family of processors: `ProcessingInfo`, `register_family`, `family_of`; its outputs `Batched`, `Flat`, `Hidden`
-  (`Layout` is any of them); its conversations `ChatStyle`; and what its methods take and return
+* a family of processors: `ProcessingInfo`, `register_family`, `family_of`; its outputs `Batched`, `Flat`, `Listed`,
+  `Shared`, `Hidden` (`Layout` is any of them); its conversations `ChatStyle`; and what its methods take and return
 
 docs/extending.md has an example of each. Names are loaded when they are first used.
 """
@@ -17,13 +17,15 @@ from lazymedia import _load
 if TYPE_CHECKING:
     from lazymedia.fetch import MediaConnector, get_connector, register_connector
     from lazymedia.media import DecoderCaches, DecodeSpec, DecodeStopped, MediaIO, MediaRef, Payload, checkpoint
-    from lazymedia.models import family_of, register_family
+    from lazymedia.models import family_of, register_family, verify_family
     from lazymedia.processing import (
         Batched,
         ChatStyle,
         Flat,
         Hidden,
+        ItemMedia,
         Layout,
+        Listed,
         PlaceholderRange,
         PreparedKwargs,
         ProcessedItem,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         Replacement,
         RequestOptions,
         ReturnTensors,
+        Shared,
         bounded_torch_threads,
     )
 
@@ -43,7 +46,9 @@ __all__ = [
     "DecoderCaches",
     "Flat",
     "Hidden",
+    "ItemMedia",
     "Layout",
+    "Listed",
     "MediaConnector",
     "MediaIO",
     "MediaRef",
@@ -56,12 +61,14 @@ __all__ = [
     "Replacement",
     "RequestOptions",
     "ReturnTensors",
+    "Shared",
     "bounded_torch_threads",
     "checkpoint",
     "family_of",
     "get_connector",
     "register_connector",
     "register_family",
+    "verify_family",
 ]
 
 

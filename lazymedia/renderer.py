@@ -192,10 +192,8 @@ class Renderer:
 
     def _admit(self, parts: Sequence[MediaPart]) -> None:
         """Refuse what would be fetched for nothing."""
-        info, limits = self.processor.info, self.processor.limits
-        for part in parts:
-            if part.modality not in info.modalities:
-                raise BadRequestError(f"this model takes no {part.modality}")
+        limits = self.processor.limits
+        self.processor.info.check_modalities(part.modality for part in parts)
         if len(parts) > limits.max_items_per_request:
             raise UnprocessableMediaError(
                 f"{len(parts)} items are more than the {limits.max_items_per_request} that a request may have"

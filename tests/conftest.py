@@ -32,6 +32,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, object
 
 
 @pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is found out about processors is kept for this run, and not in the user's folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAZYMEDIA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def certificates_read_once() -> Iterator[None]:
     """Connectors share a context for TLS: to read the machine's certificates takes each some thirty milliseconds."""
     with pytest.MonkeyPatch.context() as patch:

@@ -13,6 +13,11 @@ from lazymedia.testing.processors import Backend, make_processor
 
 GetInfo = Callable[..., ProcessingInfo]
 
+FAMILIES = ("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "idefics3")
+"""Five families of pictures that differ in what matters: one size, patches, tiles. All others are in
+`tests.models.test_families`.
+"""
+
 
 @cache
 def _info(family: str, return_tensors: ReturnTensors = "pt", backend: Backend | None = None) -> ProcessingInfo:

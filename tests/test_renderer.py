@@ -158,7 +158,7 @@ async def test_a_truncated_picture_is_a_client_error_with_its_place() -> None:
 async def test_a_modality_that_the_model_does_not_take_is_refused_before_anything_is_fetched(part: str) -> None:
     async with MediaServer({"/x": b"x"}) as server, opened() as renderer:
         messages = [{"role": "user", "content": [{"type": part, part: {"url": server.url("/x")}}]}]
-        with pytest.raises(BadRequestError, match="takes no"):
+        with pytest.raises(UnprocessableMediaError, match="this model takes image, not"):
             await renderer.render_chat(messages)
 
         assert server.hits["/x"] == 0
@@ -443,8 +443,9 @@ async def test_a_part_of_transformers_that_the_model_does_not_take(kind: str, fi
         {kind: np.zeros(4, np.float32)} if field == "decoded" else {kind if field == "type" else field: "http://h/a"}
     )
     async with opened() as renderer:
-        with pytest.raises(BadRequestError, match=f"this model takes no {kind}"):
+        with pytest.raises(UnprocessableMediaError, match=f"this model takes image, not {kind}") as caught:
             await renderer.render_chat([{"role": "user", "content": [{"type": kind, **value}]}])
+    assert (caught.value.modality, caught.value.index) == (kind, 0)
 
 
 # --- connectors -------------------------------------------------------------------------------------------------------

@@ -140,9 +140,9 @@ async def test_a_connector_keeps_packet_indexes_for_decoders_that_have_no_cache(
 
     def counted(*given: Any) -> Any:
         scans.append(given)
-        return scan.learn(*given)
+        return scan.scan(*given)
 
-    monkeypatch.setattr(reader, "learn", counted)
+    monkeypatch.setattr(reader, "scan", counted)
     async with (
         MediaServer({"/clip": CLIP}) as server,
         MediaConnector(allowed_networks=LOOPBACK, allowed_local_media_path=tmp_path) as media,

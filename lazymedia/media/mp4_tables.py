@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lazymedia.errors import UnprocessableMediaError
+from lazymedia.media.isobmff import boxes
 
 MAX_SAMPLES: Final = 2_000_000
 """Samples that one container may claim over all its tracks: nine hours at 60 frames per second, or of audio."""
@@ -161,32 +162,23 @@ def _check_fits(kind: bytes, entry_bytes: int, count: int, start: int, end: int)
 
 def _walk(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Type, first and last offset of the content of every box that matters, depth first; a track before its boxes."""
-    spans = [(0, len(data), 0)]
+    levels = [boxes(data, (0, len(data)))]
     most = min(_MAX_BOXES, _FEW_BOXES + len(data) // _BOX_BYTES)
     for _ in range(most):
-        while spans and spans[-1][0] + 8 > spans[-1][1]:
-            spans.pop()
-        if not spans:
-            return
-        position, end, depth = spans.pop()
-        size, kind = struct.unpack_from(">I4s", data, position)
-        body = position + 8
-        if size == 1 and body + 8 <= end:
-            (size,) = struct.unpack_from(">Q", data, body)
-            body += 8
-        stop = end if size == 0 else min(position + size, end)
-        if stop < body:
-            continue
-        spans.append((stop, end, depth))
+        while (found := next(levels[-1], None)) is None:
+            levels.pop()
+            if not levels:
+                return
+        kind, (body, stop) = found
         inner = body
         if kind == b"meta":  # FFmpeg reads on from the handler, wherever that stands
             inner = max(body, data.find(b"hdlr", body, stop) - 4)
         if kind in _PARENTS or inner > body:
-            if depth == _MAX_DEPTH:
+            if len(levels) > _MAX_DEPTH:
                 raise _ClaimError("the container's boxes are nested too deep")
             if kind == b"trak":
                 yield kind, inner, stop
-            spans.append((inner, stop, depth + 1))
+            levels.append(boxes(data, (inner, stop)))
         else:
             yield kind, body, stop
     raise _ClaimError(f"the container has more than the {most} boxes allowed for its size")

@@ -25,6 +25,14 @@ _FAMILIES: Final[dict[str, str | type[ProcessingInfo]]] = {
     "Qwen2_5_VLProcessor": "lazymedia.models.qwen_vl:QwenVLInfo",
     "Qwen3VLProcessor": "lazymedia.models.qwen_vl:QwenVLInfo",
     "Idefics3Processor": "lazymedia.models.idefics3:Idefics3Info",
+    "Gemma3Processor": "lazymedia.models.gemma3:Gemma3Info",
+    "Gemma3nProcessor": "lazymedia.models.gemma3:Gemma3nInfo",
+    "PaliGemmaProcessor": "lazymedia.models.paligemma:PaliGemmaInfo",
+    "InternVLProcessor": "lazymedia.models.internvl:InternVLInfo",
+    "Phi4MultimodalProcessor": "lazymedia.models.phi4_multimodal:Phi4MultimodalInfo",
+    "Qwen3OmniMoeProcessor": "lazymedia.models.qwen_omni:Qwen3OmniInfo",
+    "MllamaProcessor": "lazymedia.models.mllama:MllamaInfo",
+    "Lfm2VlProcessor": "lazymedia.models.lfm2_vl:Lfm2VlInfo",
 }
 
 
@@ -97,11 +105,7 @@ def family_of(processor_class: type) -> type[ProcessingInfo]:
             return kind
         if found is not None:
             return found
-    raise TypeError(
-        f"{processor_class.__name__} belongs to no family that is known here ({', '.join(_FAMILIES)}). Subclass "
-        "lazymedia.extend.ProcessingInfo, declare in `layouts` how its outputs are merged, then create one or call "
-        "lazymedia.extend.register_family()"
-    )
+    return ProcessingInfo
 
 
 def register_family(processor_class: str, kind: type[ProcessingInfo]) -> None:

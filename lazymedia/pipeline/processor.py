@@ -189,6 +189,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         """
         self.info.check_options(media_io_kwargs, mm_processor_kwargs)
         items = self.info.get_data_parser(media_io_kwargs).parse_mm_data(mm_data)
+        self.info.check_modalities(items)
         count = sum(items.get_all_counts().values())
         if count > self.limits.max_items_per_request:
             raise UnprocessableMediaError(

@@ -2,7 +2,8 @@
 
 * `info`: `ProcessingInfo`, what is known about one Hugging Face processor, and the face of everything below
 * `hooks`: the steps of a processor's call, taken for one item alone
-* `kwargs`, `sizes`, `pictures`: what a request may choose, what it costs, and media that leave nothing to guess
+* `calibration`, `calibration_store`, `dummies`: how the outputs for single items merge, found out and kept
+* `kwargs`, `sizes`, `media`: what a request may choose, what it costs, and media that leave nothing to guess
 * `items`: `ProcessedItem`, what a cache holds; `fields`, how many of them are merged
 * `prompt`, `tokens`: prompts laid out around items, and when their tokens may be spliced
 * `chat_template`, `chat_style`: conversations as text, for processors with a template and without one
@@ -16,11 +17,12 @@ Core: plain synchronous Python. Importing this package loads neither transformer
 from __future__ import annotations
 
 from lazymedia.processing.chat_style import ChatStyle
-from lazymedia.processing.fields import Batched, Flat, Hidden, Layout, ReturnTensors
+from lazymedia.processing.fields import Batched, Flat, Hidden, Layout, Listed, ReturnTensors, Shared
 from lazymedia.processing.info import ProcessingInfo
 from lazymedia.processing.inputs import ProcessorInputs
 from lazymedia.processing.items import ProcessedItem, Replacement
 from lazymedia.processing.kwargs import PreparedKwargs, RequestOptions
+from lazymedia.processing.media import ItemMedia
 from lazymedia.processing.outputs import MultiModalInputs
 from lazymedia.processing.prompt import PlaceholderRange, RenderedPrompt
 from lazymedia.processing.torch_threads import bounded_torch_threads
@@ -31,7 +33,9 @@ __all__ = [
     "ChatStyle",
     "Flat",
     "Hidden",
+    "ItemMedia",
     "Layout",
+    "Listed",
     "MultiModalInputs",
     "PlaceholderRange",
     "PreparedKwargs",
@@ -42,6 +46,7 @@ __all__ = [
     "Replacement",
     "RequestOptions",
     "ReturnTensors",
+    "Shared",
     "bounded_torch_threads",
 ]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.processing.chat_style import ChatStyle
-from lazymedia.processing.fields import Batched, Flat, Hidden
+from lazymedia.processing.fields import Layout
 from lazymedia.processing.hooks import HOOKS
 from lazymedia.processing.kwargs import merge_options
 
@@ -57,25 +57,32 @@ def check_declarations(info: ProcessingInfo, base: type[ProcessingInfo], decoder
     unknown = sorted(set(info.media_io_kwargs) - set(decoders_for))
     if unknown:
         raise ValueError(f"media_io_kwargs: {', '.join(map(repr, unknown))}: expected {', '.join(decoders_for)}")
-    _check_steps(info, own_steps=type(info).process_item is not base.process_item)
+    _check_steps(info, own_steps=_overrides(info, base))
+
+
+def _overrides(info: ProcessingInfo, base: type[ProcessingInfo]) -> bool:
+    """Whether a class processes items by other steps than those that are checked."""
+    return any(getattr(type(info), name) is not getattr(base, name) for name in ("process_item", "process_items"))
 
 
 def _check_modalities(info: ProcessingInfo) -> None:
     name = type(info).__name__
     modalities: object = info.modalities
-    if not isinstance(modalities, list | tuple) or not modalities:
-        raise TypeError(f"{name}.modalities must be a tuple with at least one of {', '.join(HOOKS)}")
+    if not isinstance(modalities, list | tuple):
+        raise TypeError(f"{name}.modalities must be a tuple of {', '.join(HOOKS)}")
+    if not info.modalities:
+        raise TypeError(f"{type(info.hf_processor).__name__} is no processor of media: it has no part for any")
     for modality in info.modalities:
         if modality not in HOOKS:
-            raise ValueError(f"{name}.modalities: {modality!r} is not supported yet; there is {', '.join(HOOKS)}")
-        layouts = info.layouts.get(modality)
-        if not layouts:
-            raise ValueError(
-                f"{name}.layouts must say for each output of the processor for {modality} how it is merged"
-            )
+            raise ValueError(f"{name}.modalities: {modality!r} is no modality: expected {', '.join(HOOKS)}")
+    for modality, layouts in info.layouts.items():
+        if modality not in HOOKS:
+            raise ValueError(f"{name}.layouts: {modality!r} is no modality: expected {', '.join(HOOKS)}")
+        if modality not in info.modalities:
+            raise ValueError(f"{name}.layouts: {modality!r} is none of the modalities {', '.join(info.modalities)}")
         for output, layout in layouts.items():
-            if not isinstance(layout, Batched | Flat | Hidden):
-                raise TypeError(f"{name}.layouts[{modality!r}][{output!r}] must be a Batched(), Flat() or Hidden()")
+            if not isinstance(layout, Layout):
+                raise TypeError(f"{name}.layouts[{modality!r}][{output!r}] must be a layout, such as Batched()")
 
 
 def _check_steps(info: ProcessingInfo, *, own_steps: bool) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from dataclasses import fields as dataclass_fields
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,63 @@ class Hidden:
     """An output that serves to lay out the prompt and is no part of what the processor returns in the end."""
 
 
-Layout = Batched | Flat | Hidden
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list with any number of entries for each item, one item's after the other's.
+
+    Attributes:
+        depth: 0 where the output itself is that list; 1 where it is a list that holds it as its only entry.
+    """
+
+    depth: int = 0
+
+    def merge(self, values: Sequence[Any]) -> list[Any]:
+        for _ in range(self.depth):
+            values = [value[0] for value in values]
+        joined: list[Any] = [entry for value in values for entry in value]
+        for _ in range(self.depth):
+            joined = [joined]
+        return joined
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """One value for all items, the same for every item."""
+
+    def merge(self, values: Sequence[Any]) -> Any:
+        if not all(same(value, values[0]) for value in values[1:]):
+            raise _ShapesDifferError("the items' values differ")
+        return values[0]
+
+
+Layout = Batched | Flat | Listed | Shared | Hidden
+
+_KINDS: Final[Mapping[str, type[Layout]]] = {
+    "batched": Batched,
+    "flat": Flat,
+    "listed": Listed,
+    "shared": Shared,
+    "hidden": Hidden,
+}
+
+
+def layout_to_plain(layout: Layout) -> dict[str, Any]:
+    """A layout as a mapping that JSON can hold, such as ``{"kind": "flat", "dim": 1, "pad": 0.0}``."""
+    kind = next(name for name, cls in _KINDS.items() if type(layout) is cls)
+    return {"kind": kind} | {each.name: getattr(layout, each.name) for each in dataclass_fields(layout)}
+
+
+def layout_from_plain(plain: Mapping[str, Any]) -> Layout:
+    """The layout that `layout_to_plain` wrote.
+
+    Raises:
+        ValueError: No such layout.
+    """
+    try:
+        arguments = dict(plain)
+        return _KINDS[arguments.pop("kind")](**arguments)
+    except (KeyError, TypeError, ValueError) as exc:
+        raise ValueError(f"no layout: {dict(plain)!r}") from exc
 
 
 def split_fields(outputs: Mapping[str, Any], layouts: Mapping[str, Layout]) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -88,7 +145,7 @@ def split_fields(outputs: Mapping[str, Any], layouts: Mapping[str, Layout]) -> t
             )
         if isinstance(layout, Hidden):
             hidden[name] = value
-        elif isinstance(value, np.ndarray) or is_tensor(value):
+        elif isinstance(layout, Listed | Shared) or isinstance(value, np.ndarray) or is_tensor(value):
             features[name] = value
         else:
             raise NotImplementedError(f"the processor returned {name!r} as {type(value).__name__}, not as an array")
@@ -126,13 +183,23 @@ def check_finite(features: Mapping[str, Array]) -> None:
     Raises:
         ValueError: There are some.
     """
-    for name, array in features.items():
-        if is_tensor(array):
-            if array.is_floating_point() and array.numel():
-                _check_range(name, *array.aminmax())
-        elif np.issubdtype(array.dtype, np.floating) and array.size:
-            with np.errstate(invalid="ignore"):
-                _check_range(name, array.min(), array.max())
+    for name, value in features.items():
+        for array in arrays_in(value):
+            if is_tensor(array):
+                if array.is_floating_point() and array.numel():
+                    _check_range(name, *array.aminmax())
+            elif np.issubdtype(array.dtype, np.floating) and array.size:
+                with np.errstate(invalid="ignore"):
+                    _check_range(name, array.min(), array.max())
+
+
+def arrays_in(value: Any) -> Iterator[Array]:
+    """The arrays in a feature, which is one, or a list of them."""
+    if isinstance(value, list | tuple):
+        for element in value:
+            yield from arrays_in(element)
+    elif isinstance(value, np.ndarray) or is_tensor(value):
+        yield value
 
 
 def _check_range(name: str, least: Any, most: Any) -> None:
@@ -164,11 +231,15 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def owned(array: Array, media: object) -> Array:
+def owned(array: Any, media: object) -> Any:
     """The array in memory of its own: no view of something larger, nothing shared with the media it came from.
 
-    NumPy arrays become read-only for good; torch has nothing like it.
+    NumPy arrays become read-only for good; torch has nothing like it. Lists become tuples of such arrays.
     """
+    if isinstance(array, list | tuple):
+        return tuple(owned(element, media) for element in array)
+    if not isinstance(array, np.ndarray) and not is_tensor(array):
+        return array
     if is_tensor(array):
         shared = array.untyped_storage().nbytes() > array.nbytes or _start(array) == _start(media)
         return array.detach().clone() if shared else array.detach()
@@ -229,8 +300,13 @@ __all__ = [
     "Flat",
     "Hidden",
     "Layout",
+    "Listed",
     "ReturnTensors",
+    "Shared",
+    "arrays_in",
     "check_finite",
+    "layout_from_plain",
+    "layout_to_plain",
     "merge_fields",
     "owned",
     "same",

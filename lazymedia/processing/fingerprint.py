@@ -15,7 +15,22 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any, Final
 
-_LIBRARIES: Final = ("transformers", "tokenizers", "torch", "torchvision", "pillow", "numpy")
+_LIBRARIES: Final = (
+    "transformers",
+    "tokenizers",
+    "torch",
+    "torchvision",
+    "pillow",
+    "numpy",
+    "av",
+    "soundfile",
+    "soxr",
+    "simplejpeg",
+    "pillow-heif",
+    "torchcodec",
+    "lazymedia",
+)
+"""Libraries that touch the data between the encoded bytes and the arrays."""
 _WHERE_FROM: Final = frozenset(
     {"_commit_hash", "cache_dir", "is_local", "local_files_only", "name_or_path", "revision", "subfolder", "token"}
 )

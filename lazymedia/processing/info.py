@@ -10,20 +10,23 @@ equals what a miss gives, by construction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final, final
-
-import numpy as np
 
 from lazymedia.errors import BadRequestError, PayloadTooLargeError, UnprocessableMediaError
 from lazymedia.limits import DEFAULT_LIMITS, Limits
 from lazymedia.media.io import MediaIO
 from lazymedia.parse.parser import MultiModalDataParser
+from lazymedia.processing.calibration import Calibration, Route, UncertainLayoutError, calibrate
+from lazymedia.processing.calibration_store import find_calibration
 from lazymedia.processing.chat_style import ChatStyle
 from lazymedia.processing.chat_template import TemplateOptions, find_placeholder, find_template, render_template
 from lazymedia.processing.declarations import check_declarations
 from lazymedia.processing.decoders import decoder_class, make_decoder
+from lazymedia.processing.dummies import calibration_items, dummy_item
 from lazymedia.processing.fields import (
     Array,
     Layout,
@@ -31,34 +34,38 @@ from lazymedia.processing.fields import (
     check_finite,
     merge_fields,
     owned,
+    same,
     split_fields,
     text_arrays,
 )
 from lazymedia.processing.fingerprint import fingerprint
-from lazymedia.processing.hooks import process_alone
-from lazymedia.processing.items import ProcessedItem
+from lazymedia.processing.hooks import HOOKS, call_whole, part_of, process_items, split_text
+from lazymedia.processing.items import ProcessedItem, Replacement
 from lazymedia.processing.kwargs import PreparedKwargs, RequestOptions, merge_options, validate_options
+from lazymedia.processing.media import ItemMedia, prepare
 from lazymedia.processing.options import check_options
-from lazymedia.processing.pictures import as_picture
 from lazymedia.processing.prompt import PromptLayout, RenderedPrompt, placeholders_of
-from lazymedia.processing.sizes import working_pixels
+from lazymedia.processing.sizes import SIZE_OPTIONS
 from lazymedia.processing.torch_threads import bounded_torch_threads
 from lazymedia.processing.video_sampling import sampling_of
 
+log = logging.getLogger("lazymedia.processing")
+
+_CANNOT: Final = (UncertainLayoutError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError)
+"""What a processor raises where it cannot be used in some way."""
+
 _MODALITIES: Final = ("image", "video", "audio", "vision_chunk")
 """What decoder options may be for; those of modalities that a model does not take do nothing."""
-
-_DUMMY_SHAPE: Final = (336, 448, 3)
-"""Height, width, channels of the picture that warms a processor up: enough to enter every step."""
 
 
 class ProcessingInfo:
     """One Hugging Face processor, as a processor of single items. Subclass it for a family that lazymedia does not
     know.
 
-    A subclass names its outputs in `layouts`, and overrides what is special about it. It is safe to call from any
-    thread. The processor's settings are read when they are needed and identified once (`fingerprint`): change them
-    before.
+    It takes any processor. How outputs merge is found out by processing a few items alone and together
+    (`calibration`), and kept for the next start. A subclass may name its outputs in `layouts`, and overrides what is
+    special about it. It is safe to call from any thread. The processor's settings are read when they are needed and
+    identified once (`fingerprint`): change them before.
 
     Args:
         hf_processor: An instance of a `transformers.ProcessorMixin` subclass.
@@ -71,11 +78,15 @@ class ProcessingInfo:
             steps that are needed. The integrator's fault; see `declarations`.
     """
 
-    modalities: ClassVar[tuple[str, ...]] = ("image",)
-    """What the processor takes."""
+    modalities: tuple[str, ...] = ()
+    """What the processor takes. Empty in a class means whatever the processor has a part for."""
 
     layouts: ClassVar[Mapping[str, Mapping[str, Layout]]] = {}
-    """For each modality, each output of the processor and how it is merged. They travel with each result."""
+    """For each modality, each output of the processor and how it is merged. Those of a modality that is missing here
+    are found out; see `layouts_of`."""
+
+    embed_tokens: Mapping[str, tuple[str, ...]] = {}
+    """For each modality, the tokens that a model replaces by an item's embeddings, where the processor does not say."""
 
     operator_only: ClassVar[frozenset[str]] = frozenset()
     """Options of the processor that no request may choose, beside those of `kwargs.OPERATOR_ONLY`: such as change the
@@ -99,9 +110,15 @@ class ProcessingInfo:
         self.limits = DEFAULT_LIMITS if limits is None else limits
         self.media_io_kwargs = {modality: dict(kwargs) for modality, kwargs in (media_io_kwargs or {}).items()}
         self.return_tensors: ReturnTensors = _default_tensors() if return_tensors is None else return_tensors
+        if not self.modalities:
+            self.modalities = tuple(modality for modality in HOOKS if part_of(hf_processor, modality) is not None)
         check_declarations(self, ProcessingInfo, _MODALITIES)
-        self._prompts = PromptLayout(hf_processor, placeholders_of(hf_processor, self.modalities))
+        self._prompts = PromptLayout(hf_processor, placeholders_of(hf_processor, self.modalities, self.embed_tokens))
         self._working: set[str] = set()
+        self._calibrations = {
+            modality: Calibration("steps", layouts) for modality, layouts in self.layouts.items() if layouts
+        }
+        self._calibrating = threading.RLock()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {type(self.hf_processor).__name__}, {', '.join(self.modalities)}>"
@@ -164,7 +181,21 @@ class ProcessingInfo:
         Raises:
             UnprocessableMediaError: As `get_media_io`.
         """
-        return MultiModalDataParser(image_io=self.get_media_io("image", (media_io_kwargs or {}).get("image")))
+        image_io = None
+        if "image" in self.modalities:
+            image_io = self.get_media_io("image", (media_io_kwargs or {}).get("image"))
+        return MultiModalDataParser(
+            image_io=image_io,
+            target_sr=self.audio_rate,
+            target_channels=None if self.audio_rate is None else 1,
+            limits=self.limits,
+        )
+
+    @property
+    def audio_rate(self) -> int | None:
+        """The rate of the samples that the processor takes, in Hz; None where it takes no audio."""
+        part = part_of(self.hf_processor, "audio") if "audio" in self.modalities else None
+        return getattr(part, "sampling_rate", None)
 
     # Items
 
@@ -179,9 +210,10 @@ class ProcessingInfo:
         """
         if isinstance(mm_processor_kwargs, PreparedKwargs):
             return mm_processor_kwargs
-        options = validate_options(
-            self.hf_processor, self.modalities, mm_processor_kwargs or {}, self.operator_only, self.limits
-        )
+        rejected = self.operator_only
+        if type(self).working_pixels is ProcessingInfo.working_pixels:
+            rejected |= SIZE_OPTIONS
+        options = validate_options(self.hf_processor, self.modalities, mm_processor_kwargs or {}, rejected, self.limits)
         return merge_options(self.hf_processor, self.rewrite_options(options), self.return_tensors)
 
     def rewrite_options(self, options: RequestOptions) -> RequestOptions:
@@ -211,20 +243,86 @@ class ProcessingInfo:
         """
         self._check_modality(modality)
         kwargs = self.prepare_kwargs(mm_processor_kwargs)
-        picture = as_picture(media)
-        self.check_picture(picture.height, picture.width, kwargs.settings[modality])
-        outputs, text = process_alone(
-            self.hf_processor,
-            modality,
-            picture.media,
-            {**kwargs.by_modality[modality], **picture.options},
-            self.torch_threads,
-        )
-        features, hidden = split_fields(outputs, self.layouts[modality])
+        item = self.prepare_item(modality, media)
+        if modality == "image":
+            self.check_picture(item.height, item.width, kwargs.settings[modality])
+        elif modality == "video":
+            self._check_aspect("video", item.height, item.width)
+        calibration = self.calibration_of(modality)
+        outputs, replacement = self._process_alone(modality, item, kwargs, calibration.route)
+        if modality in self._prompts.placeholders and not (replacement.text or replacement.token_ids):
+            raise UnprocessableMediaError(f"the processor makes no token of this {modality}: it is too short or small")
+        features, hidden = split_fields(outputs, calibration.layouts)
         with bounded_torch_threads(self.torch_threads):
             check_finite(features)
-        features = {name: owned(array, picture.media) for name, array in features.items()}
-        return ProcessedItem(features, hidden, self._prompts.replacement(modality, text))
+        features = {name: owned(array, item.media) for name, array in features.items()}
+        return ProcessedItem(features, hidden, replacement)
+
+    def _process_alone(
+        self, modality: str, item: ItemMedia, kwargs: PreparedKwargs, route: Route
+    ) -> tuple[dict[str, Any], Replacement]:
+        if route == "steps":
+            outputs, texts = self.process_items(modality, [item], kwargs)
+            return outputs, self._prompts.replacement(modality, texts[0] if texts else "")
+        outputs, token_ids = self._call(modality, [item], kwargs)
+        return outputs, self._prompts.replacement_in(modality, token_ids)
+
+    def prepare_item(self, modality: str, media: object) -> ItemMedia:
+        """Decoded media in the form in which the processor takes it.
+
+        Raises:
+            UnprocessableMediaError: Nothing that could be an item of this modality.
+        """
+        return prepare(modality, media, rate=self.audio_rate, tensors=self.return_tensors == "pt")
+
+    def process_items(
+        self, modality: str, items: Sequence[ItemMedia], kwargs: PreparedKwargs
+    ) -> tuple[dict[str, Any], list[str]]:
+        """The processor's outputs for some items in one call, and the text that each item's placeholder becomes.
+
+        One item in every request, several to find out how they merge. Override where the processor's own steps need
+        something else.
+        """
+        by_modality = kwargs.by_modality[modality]
+        return process_items(self.hf_processor, modality, items, by_modality, self.torch_threads, self.return_tensors)
+
+    def calibration_of(self, modality: str) -> Calibration:
+        """How items are processed, and how each output merges: as declared, or as found out once for this processor."""
+        self._check_modality(modality)
+        with self._calibrating:
+            if modality not in self._calibrations:
+                found = find_calibration(self.fingerprint, modality, self._calibrate)
+                if found.route == "whole":
+                    kind = type(self.hf_processor).__name__
+                    log.warning("what %s makes of %s is not cached: %s", kind, modality, found.reason)
+                self._calibrations[modality] = found
+            return self._calibrations[modality]
+
+    def layouts_of(self, modality: str) -> Mapping[str, Layout]:
+        """How each output for a modality merges."""
+        return self.calibration_of(modality).layouts
+
+    def processes_alone(self, modalities: Iterable[str]) -> bool:
+        """Whether the items of these modalities are processed one by one, so that a cache can hold each."""
+        return all(self.calibration_of(modality).route != "whole" for modality in modalities)
+
+    def process_whole(
+        self, prompt: str, items: Mapping[str, Sequence[object]], kwargs: PreparedKwargs
+    ) -> tuple[RenderedPrompt, dict[str, Any]]:
+        """All items of a request in one call of the processor: the prompt's tokens, and all other outputs.
+
+        Raises:
+            As `process_item`.
+        """
+        media = {
+            modality: [self.prepare_item(modality, item) for item in of_modality]
+            for modality, of_modality in items.items()
+        }
+        outputs = call_whole(self.hf_processor, media, prompt, kwargs.chosen, self.torch_threads, self.return_tensors)
+        features, columns = split_text(outputs)
+        check_finite(features)
+        counts = {modality: len(of_modality) for modality, of_modality in items.items()}
+        return self._prompts.found_in(columns, counts), features
 
     def works(self, modality: str) -> bool:
         """Whether the processor can take a plain picture under its own options.
@@ -234,7 +332,7 @@ class ProcessingInfo:
         """
         if modality not in self._working:
             try:
-                self.process_item(modality, self.dummy_item(modality))
+                self._process_dummy(modality)
             except Exception:  # noqa: BLE001  # whatever it is, a plain picture is not the reason
                 return False
             self._working.add(modality)
@@ -251,21 +349,32 @@ class ProcessingInfo:
         Raises:
             UnprocessableMediaError: The picture, or the sizes that the request chose, are at fault.
         """
-        if max(height, width) > self.limits.max_image_aspect * min(height, width):
-            raise UnprocessableMediaError(
-                f"a picture of {width} x {height} is too long: one side may have "
-                f"{self.limits.max_image_aspect:g} times the pixels of the other"
-            )
+        self._check_aspect("picture", height, width)
         pixels = self.working_pixels(height, width, settings)
-        if pixels > self.limits.max_processor_pixels:
+        if pixels is not None and pixels > self.limits.max_processor_pixels:
             raise UnprocessableMediaError(
                 f"the processor would make {pixels} pixels out of a picture of {width} x {height}; "
                 f"{self.limits.max_processor_pixels} are allowed"
             )
 
-    def working_pixels(self, height: int, width: int, settings: Mapping[str, Any]) -> int:
-        """Pixels of the largest picture that the processor makes out of one of this size."""
-        return working_pixels(height, width, settings)
+    def _check_aspect(self, what: str, height: int, width: int) -> None:
+        if max(height, width) > self.limits.max_image_aspect * min(height, width):
+            raise UnprocessableMediaError(
+                f"a {what} of {width} x {height} is too long: one side may have "
+                f"{self.limits.max_image_aspect:g} times the pixels of the other"
+            )
+
+    def working_pixels(
+        self,
+        height: int,  # noqa: ARG002  # for those that override this
+        width: int,  # noqa: ARG002
+        settings: Mapping[str, Any],  # noqa: ARG002
+    ) -> int | None:
+        """Pixels of the largest picture that the processor makes out of one of this size; None where no rule is known.
+
+        Without a rule, a request chooses no sizes.
+        """
+        return None
 
     @final
     def merge(self, modality: str, items: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
@@ -276,12 +385,61 @@ class ProcessingInfo:
         Raises:
             UnprocessableMediaError: The items' shapes cannot be joined, as when a request turned resizing off.
         """
-        return merge_fields(items, self.layouts[modality])
+        return merge_fields(items, self.layouts_of(modality))
 
     def dummy_item(self, modality: str) -> Any:
         """Media that the processor can take, to warm it up with."""
         self._check_modality(modality)
-        return np.zeros(_DUMMY_SHAPE, np.uint8)
+        return dummy_item(modality, self.audio_rate)
+
+    def _calibrate(self, modality: str) -> Calibration:
+        reasons: list[str] = []
+        routes: tuple[Route, ...] = ("steps", "call")
+        for route in routes:
+            try:
+                return Calibration(route, self._calibrate_route(modality, route), "; ".join(reasons))
+            except _CANNOT as exc:
+                reasons.append(f"{route}: {exc}"[:300])
+        return Calibration("whole", {}, "; ".join(reasons))
+
+    def _calibrate_route(self, modality: str, route: Route) -> dict[str, Layout]:
+        kwargs = self.prepare_kwargs(None)
+        items = [self.prepare_item(modality, media) for media in calibration_items(modality, self.audio_rate)]
+        # With one item and its prompt first: that is what every request is made of.
+        outputs, replacement = self._process_alone(modality, items[0], kwargs, route)
+        text = self._text_for(modality, 1)
+        rendered = self.build_prompt(text, {modality: [ProcessedItem({}, outputs, replacement)]}, kwargs)
+        columns = {
+            **self.text_outputs(rendered),
+            **self.request_outputs(rendered, {modality: [ProcessedItem({}, outputs, replacement)]}),
+        }
+        whole = call_whole(self.hf_processor, {modality: items[:1]}, text, {}, self.torch_threads, self.return_tensors)
+        public, text_outputs = split_text(whole)
+        if not same(columns, text_outputs | {name: whole[name] for name in columns if name in public}):
+            raise UncertainLayoutError("the processor makes something else of a prompt than its steps do")
+        public = {name: value for name, value in public.items() if name not in columns}
+
+        def process(chosen: Sequence[ItemMedia]) -> dict[str, Any]:
+            by_steps = route == "steps"
+            return (self.process_items if by_steps else self._call)(modality, chosen, kwargs)[0]
+
+        return calibrate(process, items, public)
+
+    def _call(
+        self, modality: str, items: Sequence[ItemMedia], kwargs: PreparedKwargs
+    ) -> tuple[dict[str, Any], list[int]]:
+        """The outputs of the processor's own call for some items of one modality, and the prompt's tokens."""
+        chosen = {modality: kwargs.chosen.get(modality, {})}
+        text = self._text_for(modality, len(items))
+        outputs = call_whole(
+            self.hf_processor, {modality: items}, text, chosen, self.torch_threads, self.return_tensors
+        )
+        features, columns = split_text(outputs)
+        return features, columns["input_ids"][0].tolist() if "input_ids" in columns else []
+
+    def _text_for(self, modality: str, count: int) -> str:
+        placeholder = self._prompts.placeholders.get(modality)
+        return "text" if placeholder is None else placeholder.text * count
 
     def warm_up(self) -> None:
         """Process one dummy item of each modality and lay out its prompt, so that no request pays for what is done
@@ -291,10 +449,15 @@ class ProcessingInfo:
             Exception: Whatever the processor raises.
         """
         for modality in self.modalities:
-            item = self.process_item(modality, self.dummy_item(modality))
+            self._process_dummy(modality)
             self._working.add(modality)
-            placeholder = self._prompts.placeholders.get(modality)
-            self.build_prompt("" if placeholder is None else placeholder.text, {modality: [item]})
+
+    def _process_dummy(self, modality: str) -> None:
+        text = self._text_for(modality, 1)
+        if not self.processes_alone([modality]):
+            self.process_whole(text, {modality: [self.dummy_item(modality)]}, self.prepare_kwargs(None))
+            return
+        self.build_prompt(text, {modality: [self.process_item(modality, self.dummy_item(modality))]})
 
     # Prompts
 
@@ -367,6 +530,14 @@ class ProcessingInfo:
         options = _mapping(mm_processor_kwargs, "processor options")
         if options:
             self.prepare_kwargs(options)
+
+    def request_outputs(
+        self,
+        rendered: RenderedPrompt,  # noqa: ARG002  # for those that override this
+        items: Mapping[str, Sequence[ProcessedItem]],  # noqa: ARG002
+    ) -> dict[str, Array]:
+        """What one call of the processor returns that belongs neither to an item nor to a token, ready to be used."""
+        return {}
 
     def text_columns(self, rendered: RenderedPrompt) -> dict[str, list[int]]:
         """What one call of the processor returns beside the features, one value for each token: ``input_ids`` and the
@@ -467,10 +638,19 @@ class ProcessingInfo:
         if found is not None:
             raise BadRequestError(f"{where} contains {found}, the placeholder that stands for an item in a prompt")
 
-    def _check_modality(self, modality: str) -> None:
+    def check_modalities(self, modalities: Iterable[str]) -> None:
+        """Reject items of a modality that the model does not take, before anything is done for any.
+
+        Raises:
+            UnprocessableMediaError: The first of them, with modality and index. The client's fault.
+        """
+        for modality in modalities:
+            self._check_modality(modality, 0)
+
+    def _check_modality(self, modality: str, index: int | None = None) -> None:
         if modality not in self.modalities:
             raise UnprocessableMediaError(
-                f"this model takes {', '.join(self.modalities)}, not {modality[:32]}", modality=modality
+                f"this model takes {', '.join(self.modalities)}, not {modality[:32]}", modality=modality, index=index
             )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
-from lazymedia.processing.hooks import HOOKS
+from lazymedia.processing.hooks import HOOKS, part_of
 from lazymedia.processing.options import check_options, shortened
 from lazymedia.processing.sizes import settings_in_force
 
@@ -26,24 +26,32 @@ OPERATOR_ONLY: Final = frozenset(
         "common_kwargs",
         "data_format",
         "device",
+        "do_sample_frames",
+        "fps",
         "image_seq_length",
         "images",
         "input_data_format",
+        "load_audio_from_video",
         "max_length",
+        "num_frames",
         "pad_to_multiple_of",
         "padding",
         "padding_side",
+        "sampling_rate",
         "sanitize_control_tokens",
         "stride",
         "text",
         "text_kwargs",
         "truncation",
+        "use_audio_in_video",
         "verbose",
+        "video_metadata",
         "videos",
     }
 )
 """Options that no request may choose, beside all that begin with ``return_``: they decide in which form outputs are
-handed on, where they are made, or what a prompt's text becomes."""
+handed on, where they are made, or what a prompt's text becomes; or, such as which frames a video has, they are the
+decoder's."""
 
 _GROUPS: Final = frozenset({"images_kwargs", "videos_kwargs", "audio_kwargs"})
 _TEXT_OUTPUTS: Final = ("return_tensors", "return_mm_token_type_ids", "return_text_replacement_offsets")
@@ -57,12 +65,14 @@ class PreparedKwargs:
     """The options that hold for one request. Made once, given to every call that the request causes.
 
     Attributes:
+        chosen: What the request chose, by modality.
         by_modality: What each modality's part of the processor is called with.
         settings: Every setting of that part, unchanged ones included; sizes in one form.
         text: What the tokenizer is called with.
         mm_token_type_ids: Whether the modality of each token belongs to the output.
     """
 
+    chosen: Mapping[str, Mapping[str, Any]]
     by_modality: Mapping[str, Mapping[str, Any]]
     settings: Mapping[str, Mapping[str, Any]]
     text: Mapping[str, Any]
@@ -115,10 +125,15 @@ def merge_options(hf_processor: Any, options: RequestOptions, return_tensors: st
         merged = hf_processor._merge_kwargs(  # noqa: SLF001  # the step of the processor's call that has no public name
             tokenizer_init_kwargs=hf_processor.tokenizer.init_kwargs, return_tensors=return_tensors, **groups
         )
-        by_modality = {modality: merged[HOOKS[modality].group] for modality in options}
         settings = {
-            modality: settings_in_force(getattr(hf_processor, HOOKS[modality].part), kwargs)
-            for modality, kwargs in by_modality.items()
+            modality: settings_in_force(part_of(hf_processor, modality), merged[HOOKS[modality].group])
+            for modality in options
+        }
+        # The videos' step of processors that also take audio wants the options of all modalities.
+        takes_all = hasattr(hf_processor, "load_audio_from_video")
+        by_modality = {
+            modality: merged if takes_all and modality == "video" else merged[HOOKS[modality].group]
+            for modality in options
         }
     except Exception as exc:
         if not groups:
@@ -128,7 +143,7 @@ def merge_options(hf_processor: Any, options: RequestOptions, return_tensors: st
     text = dict(merged["text_kwargs"])
     mm_token_type_ids = text.get("return_mm_token_type_ids", merged.get("return_mm_token_type_ids", False))
     text = {name: value for name, value in text.items() if name not in _TEXT_OUTPUTS}
-    return PreparedKwargs(by_modality, settings, text, bool(mm_token_type_ids))
+    return PreparedKwargs(options, by_modality, settings, text, bool(mm_token_type_ids))
 
 
 def _known(hf_processor: Any, modality: str) -> frozenset[str]:

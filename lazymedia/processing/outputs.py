@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -37,6 +37,8 @@ class MultiModalInputs:
         layouts: For each modality, how each array is merged with those of the other items.
         text_columns: What the processor returns beside the items' arrays, such as ``input_ids``, one value for each
             token.
+        request_outputs: What the processor returns that belongs neither to an item nor to a token, such as Mllama's
+            ``cross_attention_mask``.
         return_tensors: ``"pt"`` where arrays are torch tensors, ``"np"`` where they are NumPy arrays.
     """
 
@@ -49,6 +51,7 @@ class MultiModalInputs:
     cached: dict[str, list[bool]] = field(default_factory=dict)
     layouts: Mapping[str, Mapping[str, Layout]] = field(default_factory=dict)
     text_columns: Mapping[str, list[int]] = field(default_factory=dict)
+    request_outputs: Mapping[str, Any] = field(default_factory=dict)
     return_tensors: ReturnTensors = "np"
 
     def merged(self) -> dict[str, Any]:
@@ -60,13 +63,37 @@ class MultiModalInputs:
             RuntimeError: An item travelled without its arrays.
             UnprocessableMediaError: The items' shapes cannot be joined, as when a request turned resizing off.
         """
+        if any(item is None for items in self.mm_kwargs.values() for item in items):
+            raise RuntimeError("these inputs hold identities without arrays and cannot be merged")
         merged = text_arrays(self.text_columns, self.return_tensors)
+        for names, items, layouts in self._groups():
+            merged.update(merge_fields([{name: item[name] for name in names} for item in items], layouts))
+        return {**merged, **self.request_outputs}
+
+    def _groups(self) -> Iterator[tuple[list[str], list[Mapping[str, Any]], Mapping[str, Layout]]]:
+        """Names of arrays, the items that have them, and their layouts.
+
+        Where several modalities have an array of one name, as InternVL's pictures and videos, their items are joined in
+        the order in which they stand in the prompt.
+        """
+        modalities: dict[tuple[str, ...], list[str]] = {}
+        holders: dict[str, list[str]] = {}
         for modality, items in self.mm_kwargs.items():
-            present = [item for item in items if item is not None]
-            if len(present) < len(items):
-                raise RuntimeError("these inputs hold identities without arrays and cannot be merged")
-            merged.update(merge_fields(present, self.layouts.get(modality, {})))
-        return merged
+            for name in items[0] or () if items else ():
+                holders.setdefault(name, []).append(modality)
+        for name, found in holders.items():
+            modalities.setdefault(tuple(found), []).append(name)
+        for group, names in modalities.items():
+            layouts = self.layouts.get(group[0], {})
+            if len(group) == 1:
+                yield names, [item or {} for item in self.mm_kwargs[group[0]]], layouts
+                continue
+            ordered = sorted(
+                (place.offset, number, item or {})
+                for number, modality in enumerate(group)
+                for place, item in zip(self.mm_placeholders[modality], self.mm_kwargs[modality])
+            )
+            yield names, [item for _, _, item in ordered], layouts
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MultiModalInputs):

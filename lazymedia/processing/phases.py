@@ -31,9 +31,10 @@ from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.image import ImageHeader
 from lazymedia.media.ref import MediaRef
 from lazymedia.parse.image import ImageSize, is_pixels, size_of
+from lazymedia.parse.video import VideoProcessorItems
 from lazymedia.processing.inputs import ProcessorInputs
+from lazymedia.processing.media import InvalidItemError
 from lazymedia.processing.outputs import MultiModalInputs
-from lazymedia.processing.pictures import NoPictureError
 
 if TYPE_CHECKING:
     from lazymedia.identity import Algorithm
@@ -117,6 +118,9 @@ def look(inputs: ProcessorInputs, info: ProcessingInfo, model_id: str, algorithm
         pins = {} if cache is None else {mm_hash: pin for mm_hash in _each(hashes) if (pin := cache.pin(mm_hash))}
         missing = _first_of_each(inputs, hashes, pins)
         _refuse_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
+        if not info.processes_alone(inputs.mm_data_items):
+            pins, missing = {}, list(places_of(inputs))
+            _refuse_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
         places = tuple(place for place in missing if _undecoded(inputs, place))
     if missing:
         _check_pixels(inputs, missing, info, info.prepare_kwargs(inputs.hf_processor_mm_kwargs), limits)
@@ -174,6 +178,8 @@ def finish(
         CacheMissError: An item named by UUID alone has been invalidated since.
         BadRequestError: The prompt's placeholders do not match the items.
     """
+    if not info.processes_alone(inputs.mm_data_items):
+        return _finish_whole(inputs, looked, info, on_commit)
     clock = Clock()
     cache = inputs.cache if inputs.can_use_cache else None
     since = None if cache is None else cache.moment
@@ -205,6 +211,7 @@ def finish(
     with clock.stage("apply_prompt_updates"):
         rendered = info.build_prompt(inputs.prompt, entries, kwargs)
         text_columns = info.text_columns(rendered)
+        request_outputs = info.request_outputs(rendered, entries)
     with clock.stage("merge_mm_kwargs"):
         # Without a cache the tensors are held by no one else.
         share = cache is None or cache.share_tensors
@@ -220,11 +227,51 @@ def finish(
         mm_placeholders=rendered.placeholders,
         timings=clock.seconds,
         cached={modality: [mm_hash in known for mm_hash in of_modality] for modality, of_modality in hashes.items()},
-        layouts={modality: dict(info.layouts[modality]) for modality in features},
+        layouts={modality: dict(info.layouts_of(modality)) for modality in features},
         text_columns=text_columns,
+        request_outputs=request_outputs,
         return_tensors=info.return_tensors,
     )
     commit(cache, [(mm_hash, by_hash[mm_hash]) for mm_hash in chain(*hashes.values())], since, result, on_commit)
+    return result
+
+
+def _finish_whole(
+    inputs: ProcessorInputs,
+    looked: Looked,
+    info: ProcessingInfo,
+    on_commit: Callable[[MultiModalInputs], None] | None,
+) -> MultiModalInputs | NeedDecodes:
+    """Phase 2 of a request with items that cannot be processed one by one: one call of the processor, and no cache."""
+    needed = tuple(place for place in places_of(inputs) if _undecoded(inputs, place))
+    if needed:
+        return NeedDecodes(needed)
+    clock = Clock()
+    with clock.stage("apply_hf_processor"):
+        media = {
+            modality: [_media(items, index) for index in range(len(items))]
+            for modality, items in inputs.mm_data_items.items()
+        }
+        try:
+            kwargs = info.prepare_kwargs(inputs.hf_processor_mm_kwargs)
+            rendered, outputs = info.process_whole(inputs.prompt, media, kwargs)
+        except ITEM_FAULTS as exc:
+            if isinstance(exc, LazyMediaError) or not all(map(info.works, media)):
+                raise
+            raise UnprocessableMediaError(f"the model's processor cannot take the request's items: {exc}") from exc
+    result = MultiModalInputs(
+        prompt=inputs.prompt,
+        prompt_token_ids=rendered.token_ids,
+        mm_kwargs={modality: [{} for _ in items] for modality, items in media.items()},
+        mm_hashes=looked.hashes,
+        mm_placeholders=rendered.placeholders,
+        timings=clock.seconds,
+        cached={modality: [False] * len(items) for modality, items in media.items()},
+        text_columns={"input_ids": rendered.token_ids, **rendered.outputs},
+        request_outputs=outputs,
+        return_tensors=info.return_tensors,
+    )
+    commit(None, (), None, result, on_commit)
     return result
 
 
@@ -242,11 +289,11 @@ def _process(inputs: ProcessorInputs, place: Place, info: ProcessingInfo, kwargs
     modality, index = place
     items = inputs.mm_data_items[modality]
     checkpoint()  # a request that was given up holds the others up no longer than one item takes
-    media = items.get(index)
+    media = _media(items, index)
     with _at(items, index, info):
         try:
             return info.process_item(modality, media, kwargs)
-        except NoPictureError as exc:
+        except InvalidItemError as exc:
             if not isinstance(items.get_raw(index), MediaRef):
                 raise
             raise DecoderCrashedError(
@@ -254,6 +301,13 @@ def _process(inputs: ProcessorInputs, place: Place, info: ProcessingInfo, kwargs
                 modality=modality,
                 index=items.get_original_index(index),
             ) from exc
+
+
+def _media(items: ModalityDataItems[Any], index: int) -> Any:
+    """An item as `ProcessingInfo.prepare_item` takes it: a video with what is known of it."""
+    if isinstance(items, VideoProcessorItems):
+        return items.get_frames(index), items.get_metadata(index)
+    return items.get(index)
 
 
 @contextmanager
@@ -296,7 +350,7 @@ def _check_pixels(
         with _at(items, index, info):
             settings = kwargs.settings[modality]
             info.check_picture(size.height, size.width, settings)
-            total += info.working_pixels(size.height, size.width, settings)
+            total += info.working_pixels(size.height, size.width, settings) or 0
             if total > limits.max_request_processor_pixels:
                 raise UnprocessableMediaError(
                     f"the processor would make more than the {limits.max_request_processor_pixels} pixels allowed "

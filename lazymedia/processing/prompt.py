@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import threading
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +35,13 @@ _REMEMBERED: Final = 64
 _SPLICED: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 """Tokenizer outputs whose value for a whole text is that of its tokens, one by one."""
 
+
+_NO_MEDIA: Final[Mapping[str, NDArray[Any]]] = {
+    "image": np.zeros((1, 1, 3), np.uint8),
+    "video": np.zeros((1, 1, 1, 3), np.uint8),
+    "audio": np.zeros(1, np.float32),
+}
+"""Stands for an item where only the number of items matters."""
 
 _LOST: Final = "some of the items' tokens get lost: with them, the prompt is longer than the tokenizer is set to allow"
 
@@ -91,7 +100,7 @@ class Placeholder:
     Attributes:
         text: As it stands in a prompt, such as ``"<image>"``.
         token_id: Its token; None where the tokenizer has none for it.
-        embed_ids: Tokens, in what it becomes, that the model replaces by embeddings.
+        embed_ids: Tokens that may be replaced by embeddings in the model. Which is, what it becomes shows; see `_mask`.
         argument: How the processor's ``get_text_with_replacements`` names this modality's replacements.
     """
 
@@ -101,8 +110,16 @@ class Placeholder:
     argument: str
 
 
-def placeholders_of(hf_processor: Any, modalities: Sequence[str]) -> dict[str, Placeholder]:
-    """What stands for an item of each modality, as a processor says; without those for which it says nothing."""
+def placeholders_of(
+    hf_processor: Any, modalities: Sequence[str], embed_tokens: Mapping[str, Sequence[str]]
+) -> dict[str, Placeholder]:
+    """What stands for an item of each modality, as a processor says; without those for which it says nothing.
+
+    Args:
+        hf_processor: The processor.
+        modalities: Which.
+        embed_tokens: See `ProcessingInfo.embed_tokens`.
+    """
     found: dict[str, Placeholder] = {}
     for modality in modalities:
         hooks = HOOKS[modality]
@@ -110,7 +127,16 @@ def placeholders_of(hf_processor: Any, modalities: Sequence[str]) -> dict[str, P
         if text is None:
             continue
         token_id = getattr(hf_processor, f"{hooks.token}_id", None)
-        embeds = frozenset(getattr(hf_processor, f"{hooks.token}_ids", [token_id])) - {None}
+        if token_id is None:
+            token_id = hf_processor.tokenizer.get_added_vocab().get(text)
+        if modality in embed_tokens:
+            embeds = frozenset(map(hf_processor.tokenizer.convert_tokens_to_ids, embed_tokens[modality]))
+        else:
+            # Marks around an item may be among them, and in some processors the placeholder is another token.
+            ids = {token_id, *getattr(hf_processor, f"{hooks.token}_ids", ())}
+            if modality == "video":  # some become pictures in the prompt
+                ids |= {getattr(hf_processor, "image_token_id", None)}
+            embeds = frozenset(ids - {None})
         found[modality] = Placeholder(text, token_id, embeds, hooks.replacements)
     return found
 
@@ -127,6 +153,8 @@ class PromptLayout:
     hf_processor: Any
     placeholders: Mapping[str, Placeholder]
     _seams: Seams = field(init=False)
+    _rewrites: bool = field(init=False)
+    _added: frozenset[int] = field(init=False)
     _known: dict[tuple[str, str], Replacement] = field(init=False, default_factory=dict)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
     """A fast tokenizer holds its padding and truncation as state, and cannot be changed while another thread uses
@@ -134,6 +162,8 @@ class PromptLayout:
 
     def __post_init__(self) -> None:
         self._seams = Seams(self.hf_processor.tokenizer)
+        self._added = frozenset(self.hf_processor.tokenizer.get_added_vocab().values())
+        self._rewrites = _rewrites(type(self.hf_processor))
 
     def replacement(self, modality: str, text: str) -> Replacement:
         """What an item's placeholder becomes, with its tokens where they are the same in every prompt."""
@@ -147,12 +177,56 @@ class PromptLayout:
             known = self._known[modality, text] = self._tokenized(text, placeholder)
         return known
 
+    def replacement_in(self, modality: str, token_ids: Sequence[int]) -> Replacement:
+        """What an item's placeholder became in a prompt that was nothing else, which the processor tokenised.
+
+        Raises:
+            NotImplementedError: The tokens around it differ, or may depend on what stands beside them.
+        """
+        placeholder = self.placeholders.get(modality)
+        if placeholder is None:
+            return Replacement("")
+        bare = self.tokenize(placeholder.text, {})["input_ids"]
+        if bare.count(placeholder.token_id) != 1 or not self._seams.is_clean(placeholder.token_id):
+            raise NotImplementedError(f"{placeholder.text} is no token of its own")
+        before = bare.index(placeholder.token_id)
+        after = len(bare) - before - 1
+        end = len(token_ids) - after
+        if list(token_ids[:before]) != bare[:before] or list(token_ids[end:]) != bare[before + 1 :]:
+            raise NotImplementedError(f"the tokens around {placeholder.text} differ")
+        inside = compact(list(token_ids[before:end]))
+        if not inside or not self._seams.is_clean(inside[0]) or not self._seams.is_clean(inside[-1]):
+            raise NotImplementedError(f"the tokens of {placeholder.text} may depend on what stands beside them")
+        return Replacement("", inside, _mask(inside, placeholder.embed_ids, self._added))
+
+    def found_in(self, columns: Mapping[str, Any], counts: Mapping[str, int]) -> RenderedPrompt:
+        """A prompt that the processor tokenised with all of its items: each run of a modality's tokens is an item.
+
+        Where the runs are more or fewer than the items, where these stand is not known, and no places are given.
+        """
+        values = {name: array[0].tolist() for name, array in columns.items()}
+        token_ids: list[int] = values.pop("input_ids", [])
+        found: dict[str, list[PlaceholderRange]] = {}
+        for modality, count in counts.items():
+            placeholder = self.placeholders.get(modality)
+            if placeholder is None:
+                continue
+            marked = [token in placeholder.embed_ids for token in token_ids]
+            starts = [at for at, here in enumerate(marked) if here and (at == 0 or not marked[at - 1])]
+            lengths = [len(list(takewhile(bool, marked[start:]))) for start in starts]
+            ranges = [
+                PlaceholderRange(start, length, immutable(np.ones(length, np.bool_)))
+                for start, length in zip(starts, lengths)
+            ]
+            found[modality] = ranges if len(ranges) == count else []
+        return RenderedPrompt(token_ids, found, values)
+
     def _tokenized(self, text: str, placeholder: Placeholder) -> Replacement:
         found = self.tokenize(text, {"add_special_tokens": False, "return_attention_mask": False, "verbose": False})
         token_ids = compact(found["input_ids"])
         if not self._seams.encloses(text, token_ids):
             return Replacement(text)
-        return Replacement(text, token_ids, _mask(token_ids, placeholder.embed_ids))
+        return Replacement(text, token_ids, _mask(token_ids, placeholder.embed_ids, self._added))
 
     def lay_out(
         self,
@@ -173,6 +247,9 @@ class PromptLayout:
         except UnicodeEncodeError as exc:
             raise BadRequestError("the prompt is no Unicode text: it holds half a surrogate pair") from exc
         self.check_counts(prompt, {modality: len(items) for modality, items in replacements.items()})
+        counts = {modality: len(items) for modality, items in replacements.items()}
+        prompt = self._rewritten(prompt, counts)
+        self.check_counts(prompt, counts)
         # What has no placeholder leaves no trace in the text.
         placed = {modality: items for modality, items in replacements.items() if modality in self.placeholders}
         rendered = self.splice(prompt, placed, text_kwargs) or self.retokenise(prompt, placed, text_kwargs)
@@ -243,9 +320,22 @@ class PromptLayout:
         found: dict[str, list[PlaceholderRange]] = {modality: [] for modality in replacements}
         for span in spans:
             first, last = _tokens_of(encoded, *span["new_span"])
-            mask = _mask(token_ids[first : last + 1], self.placeholders[span["type"]].embed_ids)
+            mask = _mask(token_ids[first : last + 1], self.placeholders[span["type"]].embed_ids, self._added)
             found[span["type"]].append(PlaceholderRange(first, last - first + 1, mask))
         return RenderedPrompt(token_ids, found, columns)
+
+    def _rewritten(self, prompt: str, counts: Mapping[str, int]) -> str:
+        """The prompt as the processor changes it before anything else, such as by a beginning-of-sequence token behind
+        the pictures. That depends on how many items there are, and not on what is in them.
+        """
+        if not self._rewrites:
+            return prompt
+        media: dict[str, Any] = {
+            HOOKS[modality].argument: [_NO_MEDIA[modality]] * count for modality, count in counts.items() if count
+        }
+        laid_out = self.hf_processor.prepare_inputs_layout(text=[prompt], **media)
+        (rewritten,) = laid_out[1]
+        return str(rewritten)
 
     def tokenize(self, text: str | list[str], text_kwargs: Mapping[str, Any]) -> Any:
         """The tokenizer's output, as from any thread."""
@@ -294,13 +384,27 @@ class PromptLayout:
             )
 
 
+def _rewrites(kind: type) -> bool:
+    """Whether a class of processors has a step of its own that may change the prompt."""
+    owner = next(ancestor for ancestor in kind.__mro__ if "prepare_inputs_layout" in vars(ancestor))
+    return owner.__module__ != "transformers.processing_utils"
+
+
 def _before(prompt: str, placeholder: str) -> list[str]:
     """The last character of each part that a placeholder follows."""
     return [part[-1] for part in prompt.split(placeholder)[:-1] if part]
 
 
-def _mask(token_ids: Sequence[int], embed_ids: frozenset[int]) -> NDArray[np.bool_]:
-    mask = np.fromiter((token_id in embed_ids for token_id in token_ids), np.bool_, len(token_ids))
+def _mask(token_ids: Sequence[int], embed_ids: frozenset[int], added: Container[int]) -> NDArray[np.bool_]:
+    """Where the model puts embeddings: at the special token that an item became most of.
+
+    Processors do not say which token that is. In some the placeholder is another token, as in Gemma 3, or one of many,
+    as in Llama 4; some name the marks around an item too, as InternVL does. Of two that are as frequent, one of
+    ``embed_ids`` is taken.
+    """
+    counts = Counter(token for token in token_ids if token in embed_ids or token in added)
+    embed = max(counts, key=lambda token: (counts[token], token in embed_ids), default=None)
+    mask = np.fromiter((token == embed for token in token_ids), np.bool_, len(token_ids))
     return immutable(mask)
 
 

@@ -14,6 +14,10 @@ from typing import Any, Final
 
 SIZES: Final = ("size", "crop_size", "pad_size")
 """Settings that are sizes: mappings with some of the keys that Hugging Face's ``SizeDict`` has."""
+SIZE_OPTIONS: Final = frozenset(
+    {*SIZES, "max_image_size", "max_pixels", "max_patches", "max_num_patches", "max_image_tiles", "min_pixels"}
+)
+"""Options by which a picture may become large inside a processor."""
 
 
 def settings_in_force(part: Any, options: Mapping[str, Any]) -> dict[str, Any]:

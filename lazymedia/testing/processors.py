@@ -3,19 +3,27 @@
 Comes in: a family's name. Goes out: the processor class of that family, with its own image processor and a byte-level
 tokenizer of a few hundred tokens. Never here: a fake of a processor, or a model.
 
-Settings are those of published checkpoints wherever they change what the processor does: 336 pixels and 576 tokens for
-a picture in LLaVA-1.5, patches of 14 (16 in Qwen3-VL), 364 pixels and 169 tokens for a tile in Idefics3, and a
-tokenizer that writes a beginning-of-sequence token where theirs does.
+What each is made of is in `families`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Final, Literal
+
+from lazymedia.testing.families import FAMILIES, Family
 
 Backend = Literal["torchvision", "pil"]
 
 _BASE: Final = ("<pad>", "<s>", "</s>", "<unk>")
+_MODALITIES: Final = {
+    "image_processor": "image",
+    "video_processor": "video",
+    "feature_extractor": "audio",
+    "audio_processor": "audio",
+}
+"""By the part of a processor."""
 _MERGES: Final = (
     ("Ċ", "Ċ"),  # two line feeds are one token in most vocabularies, so a prompt's line feeds may merge
     ("Ġ", "Ġ"),
@@ -34,7 +42,7 @@ _MERGES: Final = (
 
 def families() -> tuple[str, ...]:
     """The names that `make_processor` takes."""
-    return tuple(_FAMILIES)
+    return tuple(FAMILIES)
 
 
 def make_processor(family: str = "llava", *, backend: Backend | None = None, chat_template: str | None = None) -> Any:
@@ -52,85 +60,58 @@ def make_processor(family: str = "llava", *, backend: Backend | None = None, cha
         ValueError: No such family.
         ImportError: transformers, or what the family or backend needs, is not installed.
     """
-    if family not in _FAMILIES:
-        raise ValueError(f"no family {family!r}; there are {', '.join(_FAMILIES)}")
-    processor = _FAMILIES[family](backend)
+    import transformers
+
+    row = _row(family)
+    tokenizer = make_tokenizer(dict(row.specials), row.extra, writes_bos=row.writes_bos)
+    parts = {name: _part(kind, settings, backend) for name, (kind, settings) in row.parts.items()}
+    processor = getattr(transformers, row.processor)(tokenizer=tokenizer, **parts, **deepcopy(dict(row.settings)))
     if backend is not None and processor.image_processor.backend != backend:
         raise ImportError(f"the {backend} backend of {type(processor).__name__} needs a library that is not installed")
     processor.chat_template = chat_template
     return processor
 
 
-def _llava(backend: Backend | None) -> Any:
-    import transformers
-
-    return transformers.LlavaProcessor(
-        _image_processor("CLIPImageProcessor", backend)(
-            size={"shortest_edge": 336}, crop_size={"height": 336, "width": 336}
-        ),
-        make_tokenizer({"image_token": "<image>"}, writes_bos=True),
-        patch_size=14,
-        vision_feature_select_strategy="default",
-        num_additional_image_tokens=1,
+def plain_chat_template(hf_processor: Any) -> str:
+    """A chat template that writes a role, texts and placeholders in their order, for a processor that has none."""
+    cases = "".join(
+        f"{{% elif part.type == '{modality}' %}}{getattr(hf_processor, f'{modality}_token')}"
+        for modality in ("image", "video", "audio")
+        if getattr(hf_processor, f"{modality}_token", None) is not None
+    )
+    return (
+        "{% for message in messages %}{{ message.role }}: "
+        "{% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content %}"
+        "{% if part.type == 'text' %}{{ part.text }}" + cases + "{% endif %}{% endfor %}{% endif %}\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant: {% endif %}"
     )
 
 
-def _qwen(name: str, video: str, backend: Backend | None, **settings: object) -> Any:
+def family_modalities(family: str) -> tuple[str, ...]:
+    """What the processor of a family takes, of ``"image"``, ``"video"`` and ``"audio"``.
+
+    Raises:
+        ValueError: No such family.
+    """
+    return tuple(modality for part, modality in _MODALITIES.items() if part in _row(family).parts)
+
+
+def _row(family: str) -> Family:
+    if family not in FAMILIES:
+        raise ValueError(f"no family {family!r}; there are {', '.join(FAMILIES)}")
+    return FAMILIES[family]
+
+
+def _part(name: str, settings: Mapping[str, Any], backend: Backend | None) -> Any:
     import transformers
 
-    processor = getattr(transformers, name)
-    image_processor = _image_processor("Qwen2VLImageProcessor", backend)(**settings)
-    specials = {
-        "image_token": "<|image_pad|>",
-        "video_token": "<|video_pad|>",
-        "vision_start_token": "<|vision_start|>",
-        "vision_end_token": "<|vision_end|>",
-    }
-    tokenizer = make_tokenizer(specials, ["<|im_start|>", "<|im_end|>"])
-    return processor(image_processor, tokenizer, getattr(transformers, video)())
-
-
-def _qwen2_vl(backend: Backend | None) -> Any:
-    return _qwen("Qwen2VLProcessor", "Qwen2VLVideoProcessor", backend)
-
-
-def _qwen2_5_vl(backend: Backend | None) -> Any:
-    return _qwen("Qwen2_5_VLProcessor", "Qwen2VLVideoProcessor", backend)
-
-
-def _qwen3_vl(backend: Backend | None) -> Any:
-    half = [0.5, 0.5, 0.5]
-    return _qwen("Qwen3VLProcessor", "Qwen3VLVideoProcessor", backend, patch_size=16, image_mean=half, image_std=half)
-
-
-def _idefics3(backend: Backend | None) -> Any:
-    import transformers
-
-    tiles = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
-    tokenizer = make_tokenizer(
-        {"image_token": "<image>"},
-        ["<fake_token_around_image>", "<global-img>", "<end_of_utterance>", *tiles],
-        writes_bos=True,
-    )
-    return transformers.Idefics3Processor(
-        _image_processor("Idefics3ImageProcessor", backend)(), tokenizer, image_seq_len=169
-    )
-
-
-_FAMILIES: Final[dict[str, Callable[[Backend | None], Any]]] = {
-    "llava": _llava,
-    "qwen2_vl": _qwen2_vl,
-    "qwen2_5_vl": _qwen2_5_vl,
-    "qwen3_vl": _qwen3_vl,
-    "idefics3": _idefics3,
-}
-
-
-def _image_processor(name: str, backend: Backend | None) -> Any:
-    import transformers
-
-    # Without torchvision the plain name is an alias of the Pillow class.
-    return getattr(transformers, f"{name}Pil" if backend == "pil" else name)
+    # Without torchvision the plain name of an image processor is an alias of the Pillow class.
+    pillow = f"{name}Pil" if backend == "pil" and hasattr(transformers, f"{name}Pil") else name
+    own = {key: value for key, value in settings.items() if key != "image_seq_length"}
+    part = getattr(transformers, pillow)(**deepcopy(own))
+    if "image_seq_length" in settings:  # an attribute that a checkpoint brings, and the class does not know
+        part.image_seq_length = settings["image_seq_length"]
+    return part
 
 
 def make_tokenizer(specials: dict[str, str], extra: Sequence[str] = (), *, writes_bos: bool = False) -> Any:
@@ -157,4 +138,4 @@ def make_tokenizer(specials: dict[str, str], extra: Sequence[str] = (), *, write
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, extra_special_tokens=specials, **roles)
 
 
-__all__ = ["Backend", "families", "make_processor", "make_tokenizer"]
+__all__ = ["Backend", "families", "family_modalities", "make_processor", "make_tokenizer", "plain_chat_template"]

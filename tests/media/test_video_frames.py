@@ -17,7 +17,7 @@ from lazymedia.media.video.container import open_video
 from lazymedia.media.video.frames import Converter, Turn
 from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.reader import SEEK_WORTH, reading
-from lazymedia.media.video.scan import learn, scan
+from lazymedia.media.video.scan import scan
 from lazymedia.media.video.stretches import Stretch, plan, shares
 from lazymedia.media.video.taken import Taken
 from lazymedia.testing.video import draw_frame, make_video, read_frame_number, read_frame_numbers
@@ -300,7 +300,6 @@ def test_a_unit_of_256_bytes_begins_with_no_start_code() -> None:
 
         assert b"\0\0\1" in starts
         assert not scan(opened).layered
-        assert not learn(data, opened, DEFAULT_LIMITS).layered
 
 
 @pytest.mark.parametrize("kept", [False, True])

@@ -21,7 +21,7 @@ from lazymedia.media.video.container import Opened, packets_of
 from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.reader import reading
 from lazymedia.media.video.sampling import Clip
-from lazymedia.media.video.scan import learn
+from lazymedia.media.video.scan import scan
 from lazymedia.media.video.side_by_side import run_all
 from lazymedia.testing import make_image
 from lazymedia.testing.video import make_video, read_frame_numbers
@@ -245,11 +245,11 @@ def test_a_video_of_one_frame_is_a_video() -> None:
 def test_a_second_decode_of_a_payload_does_not_scan(monkeypatch: pytest.MonkeyPatch) -> None:
     scans: list[Opened] = []
 
-    def counted(data: bytes, opened: Opened, limits: Limits) -> PacketIndex:
+    def counted(opened: Opened) -> PacketIndex:
         scans.append(opened)
-        return learn(data, opened, limits)
+        return scan(opened)
 
-    monkeypatch.setattr("lazymedia.media.video.reader.learn", counted)
+    monkeypatch.setattr("lazymedia.media.video.reader.scan", counted)
     cache = PacketIndexCache()
     data = make_video(50)
 

@@ -11,7 +11,8 @@ from lazymedia.errors import BadRequestError
 from lazymedia.models import processing_info
 from lazymedia.processing import ProcessingInfo
 from lazymedia.testing.media import picture
-from lazymedia.testing.processors import families, make_processor
+from lazymedia.testing.processors import make_processor
+from tests.infos import FAMILIES
 
 GetInfo = Callable[..., ProcessingInfo]
 
@@ -47,12 +48,12 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_without_a_template_the_family_has_a_plain_way(get_info: GetInfo, family: str) -> None:
     assert get_info(family).apply_chat_template(TALK) == PLAIN[family]
 
 
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_conversation_can_be_laid_out(get_info: GetInfo, family: str) -> None:
     info = get_info(family)
     items = [info.process_item("image", picture(60, 40)), info.process_item("image", picture(40, 60, seed=1))]

@@ -13,7 +13,7 @@ from lazymedia.media.image import ImageMediaIO
 from lazymedia.models import processing_info, register_family
 from lazymedia.models.llava import LlavaInfo
 from lazymedia.pipeline import MultiModalProcessor
-from lazymedia.processing import Batched, ProcessingInfo
+from lazymedia.processing import Batched, Flat, ProcessingInfo
 from lazymedia.testing.decoders import GatedMediaIO
 from lazymedia.testing.media import make_image, picture
 from lazymedia.testing.processors import make_processor, make_tokenizer
@@ -33,17 +33,14 @@ def processor_with(**attributes: object) -> Any:
 
 
 DECLARATIONS = [
-    pytest.param({"layouts": {}}, ValueError, "Mine.layouts must say .* for image", id="no layouts"),
-    pytest.param({"layouts": {"image": {}}}, ValueError, "Mine.layouts must say", id="empty layouts"),
-    pytest.param({"layouts": {"images": PIXELS}}, ValueError, "Mine.layouts must say", id="layouts of another name"),
+    pytest.param({"layouts": {"images": PIXELS}}, ValueError, "layouts: 'images' is no", id="layouts of another name"),
+    pytest.param({"layouts": {"video": PIXELS}}, ValueError, "'video' is none of the modalities", id="another's"),
     pytest.param(
-        {"layouts": {"image": {"pixel_values": Batched}}}, TypeError, "'pixel_values'.* must be a Batched", id="a class"
+        {"layouts": {"image": {"pixel_values": Batched}}}, TypeError, "'pixel_values'.* must be a layout", id="a class"
     ),
-    pytest.param({"modalities": ("image", "video")}, ValueError, "'video' is not supported yet", id="video"),
-    pytest.param({"modalities": ("audio",)}, ValueError, "'audio' is not supported yet", id="audio"),
-    pytest.param({"modalities": ("smell",)}, ValueError, "'smell' is not supported", id="an unknown modality"),
+    pytest.param({"modalities": ("image", "video")}, TypeError, "it has no .*video_processor", id="video"),
+    pytest.param({"modalities": ("image", "smell")}, ValueError, "'smell' is no", id="an unknown modality"),
     pytest.param({"modalities": "image"}, TypeError, "must be a tuple", id="one text for modalities"),
-    pytest.param({"modalities": ()}, TypeError, "at least one of image", id="no modalities"),
     pytest.param({"operator_only": "size"}, TypeError, "must be a set", id="one text for options"),
     pytest.param({"chat_style": "USER:"}, TypeError, "must be a ChatStyle", id="a text for a chat style"),
     pytest.param({"merge": lambda *_: {}}, TypeError, r"overrides merge\(\)", id="an override that is not used"),
@@ -63,9 +60,10 @@ def test_a_declaration_is_checked_when_an_info_is_made(
         assert not isinstance(caught.value, LazyMediaError)
 
 
-def test_the_base_class_declares_nothing_and_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"ProcessingInfo\.layouts must say"):
-        ProcessingInfo(make_processor("llava"))
+def test_the_base_class_declares_nothing_and_finds_out() -> None:
+    info = ProcessingInfo(make_processor("llava"))
+
+    assert info.layouts_of("image") == {"pixel_values": Flat()}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
 from lazymedia.processing import ProcessedItem, ProcessingInfo
 from lazymedia.testing.media import picture
-from lazymedia.testing.processors import families
+from tests.infos import FAMILIES
 
 GetInfo = Callable[..., ProcessingInfo]
 
@@ -39,7 +39,7 @@ def outcome(info: ProcessingInfo, media: object) -> ProcessedItem | str:
 
 @pytest.mark.parametrize("size", ODD, ids=str)
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_an_array_gives_what_the_picture_of_its_pixels_gives(
     get_info: GetInfo, family: str, backend: str, size: tuple[int, int]
 ) -> None:
@@ -60,7 +60,7 @@ def test_an_array_gives_what_the_picture_of_its_pixels_gives(
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGBA"])
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_grey_and_transparent_arrays_give_what_their_pictures_give(
     get_info: GetInfo, family: str, backend: str, mode: str
 ) -> None:
@@ -78,7 +78,7 @@ def test_grey_and_transparent_arrays_give_what_their_pictures_give(
         assert_equal(info.process_item("image", array[..., None]), wanted)
 
 
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_thin_picture_is_refused_by_itself(get_info: GetInfo, family: str) -> None:
     """200 times as long as wide is the most, also for processors that have no such bound of their own."""
     info = get_info(family)

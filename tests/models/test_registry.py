@@ -17,7 +17,8 @@ from lazymedia.models.llava import LlavaInfo
 from lazymedia.models.qwen_vl import QwenVLInfo
 from lazymedia.processing import Batched, ProcessingInfo
 from lazymedia.testing.media import picture
-from lazymedia.testing.processors import families, make_processor, make_tokenizer
+from lazymedia.testing.processors import make_processor, make_tokenizer
+from tests.infos import FAMILIES
 
 KINDS = {
     "llava": LlavaInfo,
@@ -28,14 +29,15 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_each_family_has_its_info(family: str) -> None:
     info = processing_info(make_processor(family))
 
     assert type(info) is KINDS[family]
-    assert info.modalities == ("image",)
+    assert info.modalities == (("image", "video") if family.startswith("qwen") else ("image",))
     assert info.placeholder("image") == info.hf_processor.image_token
-    assert repr(info) == f"<{KINDS[family].__name__} of {type(info.hf_processor).__name__}, image>"
+    modalities = ", ".join(info.modalities)
+    assert repr(info) == f"<{KINDS[family].__name__} of {type(info.hf_processor).__name__}, {modalities}>"
 
 
 def test_a_subclass_of_a_known_class_belongs_to_its_family() -> None:
@@ -45,11 +47,17 @@ def test_a_subclass_of_a_known_class_belongs_to_its_family() -> None:
     assert family_of(Mine) is LlavaInfo
 
 
-def test_an_unknown_class_is_refused_with_the_families_and_a_way_on() -> None:
-    processor = transformers.CLIPProcessor(transformers.CLIPImageProcessor(), make_tokenizer({}))
+def test_an_unknown_class_of_processors_is_processed_by_the_general_rule() -> None:
+    info = processing_info(transformers.CLIPProcessor(transformers.CLIPImageProcessor(), make_tokenizer({})))
 
-    with pytest.raises(TypeError, match=r"CLIPProcessor .*LlavaProcessor, .*ProcessingInfo"):
-        processing_info(processor)
+    assert type(info) is ProcessingInfo
+    assert info.modalities == ("image",)
+    assert info.process_item("image", picture(30, 20)).features["pixel_values"].shape == (1, 3, 224, 224)
+
+
+def test_what_is_no_processor_is_rejected() -> None:
+    with pytest.raises(TypeError, match="no processor of media"):
+        processing_info(transformers.CLIPImageProcessor())
 
 
 def test_a_family_can_be_added(monkeypatch: pytest.MonkeyPatch) -> None:

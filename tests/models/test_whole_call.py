@@ -10,7 +10,7 @@ import pytest
 
 from lazymedia.processing import ProcessedItem, ProcessingInfo
 from lazymedia.testing.media import picture
-from lazymedia.testing.processors import families
+from tests.infos import FAMILIES
 
 GetInfo = Callable[..., ProcessingInfo]
 
@@ -65,7 +65,7 @@ def check(info: ProcessingInfo, sizes: Sequence[tuple[int, int]], kwargs: Mappin
 
 @pytest.mark.parametrize("sizes", REQUESTS)
 @pytest.mark.parametrize("return_tensors", ["pt", "np"])
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_items_put_together_equal_one_call(
     get_info: GetInfo, family: str, return_tensors: str, sizes: list[tuple[int, int]]
 ) -> None:
@@ -73,7 +73,7 @@ def test_items_put_together_equal_one_call(
 
 
 @pytest.mark.parametrize("return_tensors", ["pt", "np"])
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_the_same_holds_for_the_pillow_backend(get_info: GetInfo, family: str, return_tensors: str) -> None:
     info = get_info(family, return_tensors, "pil")
 
@@ -116,7 +116,7 @@ def test_pixel_bounds_are_another_spelling_of_the_size(
     check(get_info("qwen2_vl"), [WIDE, TALL], kwargs, size=size)
 
 
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_prompt_without_items_equals_a_call_with_text_alone(get_info: GetInfo, family: str) -> None:
     info = get_info(family)
     rendered = info.build_prompt("No picture\n here.", {"image": []})
@@ -137,7 +137,7 @@ def test_idefics3_tells_the_modality_of_each_token_when_its_operator_wants_it(
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"do_image_splitting": False}])
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_ranges_are_where_the_processor_says_its_replacements_are(
     get_info: GetInfo, family: str, kwargs: dict[str, bool]
 ) -> None:

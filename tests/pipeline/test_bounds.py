@@ -21,7 +21,8 @@ from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.processing import MultiModalInputs, ProcessorInputs
 from lazymedia.testing.decoders import CountingMediaIO
 from lazymedia.testing.media import make_image
-from lazymedia.testing.processors import families, make_processor
+from lazymedia.testing.processors import make_processor
+from tests.infos import FAMILIES
 from tests.pipeline.support import (
     Cache,
     WatchedInfo,
@@ -83,7 +84,7 @@ async def test_a_picture_too_long_is_refused_by_its_place_before_any_decode(kind
     assert processor.info.processed == 0
 
 
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 async def test_the_sum_of_a_requests_pixels_is_bounded_before_any_decode(family: str) -> None:
     """Each of these is allowed alone. LLaVA makes 22 million pixels out of each, whatever the file holds."""
     info = processing_info(make_processor(family), return_tensors="np")
@@ -94,7 +95,8 @@ async def test_the_sum_of_a_requests_pixels_is_bounded_before_any_decode(family:
         with pytest.raises(UnprocessableMediaError, match="more than the 357913940 pixels allowed") as caught:
             await processor.apply(processor.make_inputs(info.placeholder("image") * 64, {"image": items}))
     settings = info.prepare_kwargs(None).settings["image"]
-    allowed = sum(info.working_pixels(size[1], size[0] - number, settings) for number in range(caught.value.index or 0))
+    sizes = [(size[1], size[0] - number) for number in range(caught.value.index or 0)]
+    allowed = sum(info.working_pixels(*each, settings) or 0 for each in sizes)
 
     assert (caught.value.modality, decoder.calls) == ("image", 0)
     assert HALF < allowed <= 2 * HALF

@@ -40,7 +40,7 @@ def test_arrays_are_joined_by_their_layout(
     assert tuple(joined.shape) == merged
     assert joined.dtype == items[0]["x"].dtype
     filled = int(np.prod(merged)) - sum(int(np.prod(shape)) for shape in shapes)
-    assert not isinstance(layout, Hidden)
+    assert isinstance(layout, Batched | Flat)
     assert int((np.asarray(joined) == (0 if layout.pad is None else layout.pad)).sum()) == filled
 
 

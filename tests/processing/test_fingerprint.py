@@ -11,7 +11,8 @@ import pytest
 from lazymedia.models import processing_info
 from lazymedia.models.llava import LlavaInfo
 from lazymedia.processing.info import ReturnTensors
-from lazymedia.testing.processors import Backend, families, make_processor
+from lazymedia.testing.processors import Backend, make_processor
+from tests.infos import FAMILIES
 from tests.programs import Programs
 
 
@@ -51,7 +52,7 @@ def test_where_a_processor_is_stored_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_families_backends_and_kinds_of_arrays_differ() -> None:
-    found = [of(family) for family in families()]
+    found = [of(family) for family in FAMILIES]
     found += [of(backend="pil"), of(return_tensors="np"), of(backend="pil", return_tensors="np")]
 
     assert len(set(found)) == len(found)

@@ -12,7 +12,7 @@ from lazymedia.errors import UnprocessableMediaError
 from lazymedia.processing import ProcessingInfo
 from lazymedia.processing.sizes import resized, working_pixels
 from lazymedia.testing.media import picture
-from lazymedia.testing.processors import families
+from tests.infos import FAMILIES
 
 GetInfo = Callable[..., ProcessingInfo]
 
@@ -21,6 +21,7 @@ OPERATORS = [
     *({name: value} for name, value in [("truncation", True), ("max_length", 5), ("return_row_col_info", False)]),
     *({name: value} for name, value in [("return_mm_token_type_ids", True), ("return_anything", 1)]),
     *({name: value} for name, value in [("input_data_format", "channels_first"), ("data_format", "channels_last")]),
+    *({name: value} for name, value in [("fps", 1), ("do_sample_frames", True), ("sampling_rate", 8000)]),
     *({name: value} for name, value in [("images", []), ("text", "x"), ("common_kwargs", {}), ("verbose", True)]),
     {"text_kwargs": {"padding": True}},
     {"images_kwargs": {"device": "cpu"}},
@@ -31,7 +32,7 @@ WRONG = [
     pytest.param({"images_kwargs": {"do_resise": True}}, "no option do_resise", id="misspelt in a group"),
     pytest.param({"images_kwargs": True}, "images_kwargs must be options of image", id="a group that is none"),
     pytest.param({"videos_kwargs": {"fps": 1}}, "videos_kwargs must be options of image", id="another modality"),
-    pytest.param({"fps": 1}, "no option fps", id="another modality's"),
+    pytest.param({"return_row": 1}, "return_row cannot be chosen", id="the operator's"),
     pytest.param({"do_resize": 1}, "do_resize: .*expected bool", id="a number for a boolean"),
     pytest.param({"size": "large"}, "size: .*match", id="text for a size"),
     pytest.param({"size": {"edge": 4}}, "size must have one of", id="a key that sizes do not have"),
@@ -77,11 +78,16 @@ def test_the_shapes_that_a_model_was_built_for_are_the_operators(get_info: GetIn
         get_info(family).prepare_kwargs({name: 1})
 
 
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_flat_and_grouped_options_mean_the_same(get_info: GetInfo, family: str) -> None:
     info = get_info(family)
     flat, grouped = (
-        info.prepare_kwargs(kwargs) for kwargs in ({"do_rescale": False}, {"images_kwargs": {"do_rescale": False}})
+        info.prepare_kwargs(kwargs)
+        for kwargs in (
+            {"do_rescale": False},
+            {"images_kwargs": {"do_rescale": False}}
+            | ({"videos_kwargs": {"do_rescale": False}} if "video" in info.modalities else {}),
+        )
     )
 
     assert flat.by_modality == grouped.by_modality
@@ -140,7 +146,7 @@ def test_the_largest_picture_on_the_way_counts() -> None:
 
 
 ESTIMATED: list[tuple[str, dict[str, Any]]] = [
-    *((family, {}) for family in families()),
+    *((family, {}) for family in FAMILIES),
     ("llava", {"size": {"height": 700, "width": 3}}),
     ("llava", {"size": {"shortest_edge": 200, "longest_edge": 900}}),
     ("qwen2_vl", {"size": {"shortest_edge": 10**6, "longest_edge": 150}}),
@@ -170,6 +176,7 @@ def test_the_estimate_is_not_below_what_the_processor_makes(
     monkeypatch.setattr(image_processor, "resize", watched)
     info.process_item("image", picture(*size), options)
     estimate = info.working_pixels(size[1], size[0], info.prepare_kwargs(options).settings["image"])
+    assert estimate is not None
     rounding = 0 if family.startswith("qwen") else 2 * 2000
 
     assert 0 < max(seen) <= estimate + rounding

@@ -15,7 +15,8 @@ from lazymedia.media.image import ImageMediaIO
 from lazymedia.models import processing_info
 from lazymedia.processing import ProcessingInfo
 from lazymedia.testing.media import make_image
-from lazymedia.testing.processors import families, make_processor
+from lazymedia.testing.processors import make_processor
+from tests.infos import FAMILIES
 
 GetInfo = Callable[..., ProcessingInfo]
 
@@ -24,7 +25,7 @@ def with_options(options: dict[str, Any], limits: Limits | None = None) -> Proce
     return processing_info(make_processor("llava"), media_io_kwargs={"image": options}, limits=limits)
 
 
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_pictures_are_decoded_to_rgb(get_info: GetInfo, family: str) -> None:
     media_io = get_info(family).get_media_io("image")
 
@@ -79,7 +80,7 @@ def test_the_operators_own_mistake_is_no_requests_fault(options: dict[str, str])
 
 
 @pytest.mark.parametrize("size", [(120, 80), (1, 60), (3, 40)])
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_pictures_decoded_to_arrays_give_what_pillow_images_give(family: str, size: tuple[int, int]) -> None:
     processor = make_processor(family)
     data = make_image(*size, format="JPEG", quality=90)

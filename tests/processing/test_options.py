@@ -14,8 +14,9 @@ from lazymedia.models import processing_info
 from lazymedia.processing import ProcessingInfo
 from lazymedia.processing.options import check_options
 from lazymedia.testing.media import picture
-from lazymedia.testing.processors import families, make_processor
+from lazymedia.testing.processors import make_processor
 from tests.cpu import cpu_seconds_below
+from tests.infos import FAMILIES
 
 GetInfo = Callable[..., ProcessingInfo]
 
@@ -115,7 +116,7 @@ NOT_FINITE = [
 @pytest.mark.parametrize("options", NOT_FINITE, ids=str)
 @pytest.mark.parametrize("return_tensors", ["np", "pt"])
 @pytest.mark.parametrize("backend", ["torchvision", "pil"])
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_values_that_are_not_finite_are_an_error(
     family: str, backend: str, return_tensors: Any, options: dict[str, Any]
 ) -> None:

@@ -36,7 +36,8 @@ from lazymedia.parse import MultiModalDataParser
 from lazymedia.processing import Batched, Flat, Hidden, MultiModalInputs, PlaceholderRange, ProcessorInputs
 from lazymedia.processing.phases import NeedDecodes, finish, look
 from lazymedia.testing.media import make_image, picture
-from lazymedia.testing.processors import families, make_processor
+from lazymedia.testing.processors import make_processor
+from tests.infos import FAMILIES
 
 COPIES: dict[str, Callable[[Any], Any]] = {
     "pickle": lambda value: pickle.loads(pickle.dumps(value)),
@@ -67,7 +68,7 @@ def assert_same_arrays(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("how", COPIES)
 @pytest.mark.parametrize("return_tensors", ["np", "pt"])
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_result_is_copied_as_a_value(family: str, return_tensors: str, how: str) -> None:
     result = processed(family, return_tensors)
     copied = COPIES[how](result)
@@ -93,6 +94,7 @@ def test_results_are_compared_by_content(return_tensors: str) -> None:
         "mm_placeholders": {"image": result.mm_placeholders["image"][::-1]},
         "layouts": {"image": {"pixel_values": Flat()}},
         "text_columns": {},
+        "request_outputs": {"cross_attention_mask": changed},
         "return_tensors": "other",
     }
 
@@ -168,7 +170,7 @@ print({name: [str(array.dtype), array.shape, float(array.sum())] for name, array
 """
 
 
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_result_is_merged_in_a_process_without_transformers(family: str, tmp_path: Path) -> None:
     result = processed(family)
     (tmp_path / "result").write_bytes(pickle.dumps(result))

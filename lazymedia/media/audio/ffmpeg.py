@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import av
-from av.error import MemoryError as FFmpegMemoryError
 
 from lazymedia.limits import Limits
-from lazymedia.media import system_ffmpeg
+from lazymedia.media import ffmpeg, system_ffmpeg
 from lazymedia.media.audio import header
 from lazymedia.media.audio.bounds import check_layout, check_length, rejection
 from lazymedia.media.audio.formats import MP3, Format, declared_samples
 from lazymedia.media.audio.header import AudioInfo
 from lazymedia.media.containers import ogg
-from lazymedia.media.payload_file import payload_file
 
 _CODECS: Final = {
     *("aac", "aac_latm", "mp3", "mp2", "mp1", "opus", "vorbis", "flac", "alac", "ac3", "eac3", "amrnb", "amrwb"),
@@ -51,8 +49,6 @@ def demuxer_options(kind: Format) -> dict[str, str]:
         "indexmem": str(_INDEX),
     }
 
-
-OUT_OF_MEMORY: Final = "the header asks for more memory than there is"
 
 _LISTED: Final = " channels ("
 """What the name of a layout with a list of its own contains."""
@@ -93,17 +89,7 @@ def open_container(data: bytes, kind: Format) -> Any:
         UnprocessableMediaError: A header that asks for more memory than there is, which has a cause.
         av.FFmpegError: A damaged header.
     """
-    options = {
-        **demuxer_options(kind),
-        "protocol_whitelist": "none",  # no such protocol: nothing but the payload can be opened
-        "format_whitelist": kind.demuxer,
-    }
-    try:
-        file = payload_file(data, kind.demuxer)
-        return av.open(file, format=kind.demuxer, container_options=options, metadata_errors="replace")
-    except FFmpegMemoryError as exc:
-        # FFmpeg allocates tables of the size that a header has; a payload of some megabytes needs none of that size.
-        raise rejection(OUT_OF_MEMORY) from exc
+    return ffmpeg.open_container(data, kind.demuxer, "audio", container_options=demuxer_options(kind))
 
 
 def choose(container: Any, data: bytes, kind: Format, limits: Limits) -> tuple[Any, Track]:
@@ -224,7 +210,6 @@ def _in_matroska(container: Any, stream: Any) -> int:
 
 
 __all__ = [
-    "OUT_OF_MEMORY",
     "Track",
     "choose",
     "demuxer_options",

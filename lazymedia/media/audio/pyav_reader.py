@@ -27,7 +27,7 @@ from lazymedia.media.audio.samples import Clock, Losses, NoSamplesError, Source
 from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.containers import ogg
 from lazymedia.media.containers.matroska import has_encodings
-from lazymedia.media.payload_file import can_seek
+from lazymedia.media.ffmpeg import can_seek
 
 _SMALL: Final = 1 << 16
 """Bytes up to which a payload is decoded frame by frame: to open it a second time would cost more than that saves."""

@@ -1,12 +1,4 @@
-"""A container, opened so that its bytes can reach nothing but themselves.
-
-Comes in: a payload. Goes out: an open demuxer, its best video stream with its packets, and a decoder that is allowed.
-Never here: a frame, what a packet means, or a name that a sender chose.
-
-FFmpeg chooses a demuxer by content and by name, and some demuxers (concat, HLS, DASH, SDP and their like) open whatever
-files and addresses the content names. Here the demuxer is chosen from the first bytes, out of a closed list, and
-forced.
-"""
+"""The container of a video: its demuxer by the first bytes, its best video stream, packets, and a decoder."""
 
 from __future__ import annotations
 
@@ -20,9 +12,9 @@ from lazymedia.media import formats
 from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.containers.matroska import check_cues
 from lazymedia.media.containers.mpegts import check_programs
+from lazymedia.media.ffmpeg import open_container
 from lazymedia.media.mp4_tables import check_tables
-from lazymedia.media.payload_file import payload_file
-from lazymedia.media.video.faults import blamed_on_payload, refused
+from lazymedia.media.video.errors import payload_errors, rejection
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -49,7 +41,6 @@ _PROBED_LATE: Final = _PROBED - CODECS | {"mpeg1video"}
 """What opening may decode of these. Frames of MPEG-1 have 4095 x 4095 pixels at most, and their times are not found
 without a decoder."""
 
-_WHITELIST: Final = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,flv,ogg,gif,mpeg"
 _DEMUXERS: Final = {
     formats.MP4: "mov",
     formats.AVI: "avi",
@@ -146,35 +137,26 @@ def open_video(data: bytes, limits: Limits) -> Iterator[Opened]:
     """
     kind = identify(data)
     if kind is None:
-        raise refused(f"not a supported video format (supported: {SUPPORTED})")
+        raise rejection(f"not a supported video format (supported: {SUPPORTED})")
     if kind in _CHECKS:
         _CHECKS[kind](data, "video")
-    import av
-
-    with blamed_on_payload("the video's container cannot be read"):
-        try:
-            container = av.open(
-                payload_file(data, kind),
-                "r",
-                format=kind,
-                # What is decoded to learn parameters is thrown away, and need not be smooth.
-                options={"max_pixels": str(_coded_pixels(limits)), "skip_loop_filter": "all"},
-                container_options={
-                    "format_whitelist": _WHITELIST,
-                    "protocol_whitelist": "none",
-                    "codec_whitelist": ",".join(sorted(_PROBED_LATE if kind in _LATE else _PROBED)),
-                    "probesize": str(PROBE_BYTES),
-                    "analyzeduration": str(PROBE_BYTES),
-                    "max_streams": str(limits.max_video_streams),
-                    "indexmem": str(_INDEX_BYTES),
-                },
-                metadata_errors="replace",
-            )
-        except av.MemoryError as exc:
-            # FFmpeg's refusal of a size that the payload claims, or of more streams than are allowed.
-            raise refused("the video's container claims more than is allowed") from exc
+    with payload_errors("the video's container cannot be read"):
+        container = open_container(
+            data,
+            kind,
+            "video",
+            # What is decoded to learn parameters is thrown away, and need not be smooth.
+            options={"max_pixels": str(_coded_pixels(limits)), "skip_loop_filter": "all"},
+            container_options={
+                "codec_whitelist": ",".join(sorted(_PROBED_LATE if kind in _LATE else _PROBED)),
+                "probesize": str(PROBE_BYTES),
+                "analyzeduration": str(PROBE_BYTES),
+                "max_streams": str(limits.max_video_streams),
+                "indexmem": str(_INDEX_BYTES),
+            },
+        )
     with container:
-        with blamed_on_payload("the video's streams cannot be read"):
+        with payload_errors("the video's streams cannot be read"):
             opened = Opened(kind, container, _best_stream(container, limits), len(data))
         yield opened
 
@@ -197,9 +179,9 @@ def packets_of(opened: Opened) -> Iterator[Packet[VideoStream]]:
             checkpoint()
             size += packet.size
             if number > most:
-                raise refused(f"a video of this size may have {most} packets at most")
+                raise rejection(f"a video of this size may have {most} packets at most")
             if size > most_bytes:
-                raise refused(f"the packets of a video of this size may hold {most_bytes} bytes at most")
+                raise rejection(f"the packets of a video of this size may hold {most_bytes} bytes at most")
             if packet.size:  # an empty packet would tell the decoder that the stream has ended
                 yield packet
     except av.FFmpegError:
@@ -213,7 +195,7 @@ def check_frame_size(width: int, height: int, limits: Limits) -> None:
         UnprocessableMediaError: Over `Limits.max_video_frame_pixels`. No cause.
     """
     if width * height > limits.max_video_frame_pixels:
-        raise refused(f"{width} x {height}: a frame may have {limits.max_video_frame_pixels} pixels at most")
+        raise rejection(f"{width} x {height}: a frame may have {limits.max_video_frame_pixels} pixels at most")
 
 
 def check_transfer(transfer: int) -> None:
@@ -223,7 +205,7 @@ def check_transfer(transfer: int) -> None:
         UnprocessableMediaError: ``transfer`` is PQ or HLG, by the code points of ITU-T H.273. No cause.
     """
     if transfer in _TRANSFERS_TO_HDR:
-        raise refused(f"the video is HDR, {_TRANSFERS_TO_HDR[transfer]}; convert it to SDR before sending it")
+        raise rejection(f"the video is HDR, {_TRANSFERS_TO_HDR[transfer]}; convert it to SDR before sending it")
 
 
 def _best_stream(container: InputContainer, limits: Limits) -> VideoStream:
@@ -233,14 +215,14 @@ def _best_stream(container: InputContainer, limits: Limits) -> VideoStream:
 
     stream = container.streams.best("video")
     if not isinstance(stream, VideoStream) or stream.disposition & Disposition.attached_pic:
-        raise refused("the payload holds no video stream")
+        raise rejection("the payload holds no video stream")
     for other in container.streams:
         if other.index != stream.index:
             other.discard = Discard.all
     # The stubs know no stream without a decoder; decoding one crashed the process in older versions (PyAV #2344).
     codec: Any = stream.codec_context
     if codec is None or codec.name not in CODECS:
-        raise refused("the video's codec is not supported")
+        raise rejection("the video's codec is not supported")
     check_frame_size(codec.width, codec.height, limits)
     check_transfer(codec.color_trc)
     # By default FFmpeg moves a crop on the left to where its samples are aligned, and frames are wider than the header.

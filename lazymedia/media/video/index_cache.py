@@ -14,7 +14,7 @@ from lazymedia.limits import MIB, Limits
 from lazymedia.lru import LruDict
 from lazymedia.media.payload import Payload
 from lazymedia.media.spec import DecodeSpec
-from lazymedia.media.video.faults import blamed_on_payload, refused
+from lazymedia.media.video.errors import payload_errors, rejection
 
 if TYPE_CHECKING:
     from lazymedia.media.video.index import PacketIndex
@@ -89,12 +89,12 @@ class IndexSource:
         """
         index = None if self.cache is None else self.cache.get(self.digest)
         if index is None:
-            with blamed_on_payload("the video's packets cannot be read"):
+            with payload_errors("the video's packets cannot be read"):
                 index = scan()
             if self.cache is not None:
                 self.cache.put(self.digest, index)
         if index.duration > self.limits.max_video_seconds:  # an index may be kept for others, who allow more
-            raise refused(f"a video may last {self.limits.max_video_seconds:g} seconds at most")
+            raise rejection(f"a video may last {self.limits.max_video_seconds:g} seconds at most")
         return index
 
 

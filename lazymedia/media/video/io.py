@@ -24,7 +24,7 @@ from lazymedia.media.spec import DecodeSpec
 from lazymedia.media.video import backends, jpeg_sequence, picture_sequence
 from lazymedia.media.video.backends import BACKENDS
 from lazymedia.media.video.container import identify, open_video
-from lazymedia.media.video.faults import blamed_on_payload, refused
+from lazymedia.media.video.errors import payload_errors, rejection
 from lazymedia.media.video.index_cache import IndexSource, PacketIndexCache
 from lazymedia.media.video.metadata import VideoMetadata
 from lazymedia.media.video.sampling import POLICIES, READS, Clip, Request
@@ -243,7 +243,7 @@ class VideoMediaIO(MediaIO[Video]):
         ):
             index = indexes.index(reader.scan)
             ranks = self._choose(Clip(index.times, index.fps, index.duration))
-            with blamed_on_payload("the video cannot be decoded"):
+            with payload_errors("the video cannot be decoded"):
                 frames, loaded = reader.read(index, ranks)
         return frames, self._metadata(index, loaded, (frames.shape[2], frames.shape[1]), backend)
 
@@ -253,7 +253,7 @@ class VideoMediaIO(MediaIO[Video]):
     def _outline(self, data: bytes, indexes: IndexSource, backend: str) -> VideoMetadata | None:
         """What a decode will tell, unless a frame does not decode: learnt from packets and headers alone."""
         from lazymedia.media.video.reader import planned
-        from lazymedia.media.video.scan import learn
+        from lazymedia.media.video.scan import scan
         from lazymedia.media.video.upright import shown_size
 
         self._check_headers(data)
@@ -261,7 +261,7 @@ class VideoMediaIO(MediaIO[Video]):
             size = shown_size(data, opened)
             if size is None:
                 return None
-            index = indexes.index(partial(learn, data, opened, self._limits))
+            index = indexes.index(partial(scan, opened))
             ranks = self._choose(Clip(index.times, index.fps, index.duration))
             planned(opened, index, sorted(set(ranks)), len(data), self._limits)
         return self._metadata(index, ranks, size, backend)
@@ -294,7 +294,7 @@ class VideoMediaIO(MediaIO[Video]):
         return value
 
     def _too_many(self, frames: int) -> UnprocessableMediaError:
-        return refused(f"{frames} frames of a video are wanted; {self._limits.max_video_frames} are allowed")
+        return rejection(f"{frames} frames of a video are wanted; {self._limits.max_video_frames} are allowed")
 
 
 def _count(name: str, value: object) -> int:

@@ -16,7 +16,7 @@ from lazymedia.errors import UnprocessableMediaError
 from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.image import ImageMediaIO
 from lazymedia.media.spec import DecodeSpec
-from lazymedia.media.video.faults import refused
+from lazymedia.media.video.errors import rejection
 from lazymedia.media.video.metadata import VideoMetadata
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ def pack(text: str, limits: Limits) -> bytes:
     """
     count = text.count(",") + 1
     if count > limits.max_video_frames:
-        raise refused(f"{count} frames of a video are sent; {limits.max_video_frames} are allowed")
+        raise rejection(f"{count} frames of a video are sent; {limits.max_video_frames} are allowed")
     parts: list[bytes] = []
     for number, part in enumerate(text.split(",")):
         try:
             # A data URL's padding may be missing, and here each part has one of its own.
             picture = pybase64.b64decode(part if "=" in part else part + "=" * (-len(part) % 4), validate=True)
         except (binascii.Error, ValueError) as exc:
-            raise refused(f"frame {number} of the video is not valid base64") from exc
+            raise rejection(f"frame {number} of the video is not valid base64") from exc
         if not picture:
-            raise refused(f"frame {number} of the video is empty")
+            raise rejection(f"frame {number} of the video is empty")
         parts += (_LENGTH.pack(len(picture)), picture)
     return b"".join(parts)
 
@@ -83,13 +83,13 @@ def decode(data: bytes, limits: Limits) -> tuple[npt.NDArray[np.uint8], VideoMet
         try:
             pixels = np.asarray(io.load_bytes(picture))
         except UnprocessableMediaError as exc:
-            raise refused(f"frame {number} of the video: {exc}") from exc
+            raise rejection(f"frame {number} of the video: {exc}") from exc
         if frames is None:
             if len(pictures) * pixels.nbytes > limits.max_request_decoded_bytes:
-                raise refused("the frames of the video take more memory than is allowed")
+                raise rejection("the frames of the video take more memory than is allowed")
             frames = np.empty((len(pictures), *pixels.shape), dtype=np.uint8)
         if pixels.shape != frames.shape[1:]:
-            raise refused("the frames of the video differ in size")
+            raise rejection("the frames of the video differ in size")
         frames[number] = pixels
     assert frames is not None  # pack made one part at least
     count, height, width, _ = frames.shape

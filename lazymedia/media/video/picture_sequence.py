@@ -15,7 +15,7 @@ from lazymedia.media import formats
 from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.image import ImageMediaIO, header, webp
 from lazymedia.media.image.items import boxes
-from lazymedia.media.video.faults import blamed_on_payload, refused
+from lazymedia.media.video.errors import payload_errors, rejection
 from lazymedia.media.video.metadata import VideoMetadata
 from lazymedia.media.video.sampling import Clip
 from lazymedia.media.video.webp_chunks import AnimationHeader, read_animation
@@ -113,13 +113,13 @@ def _metadata(clip: Clip, indices: list[int], size: tuple[int, int]) -> VideoMet
 def _read_animation(data: bytes, limits: Limits) -> AnimationHeader | None:
     animation = read_animation(data, limits) if formats.WEBP.matches(data) else None
     if animation is not None and sum(animation.durations) > limits.max_video_seconds * 1000:
-        raise refused(f"a video may last {limits.max_video_seconds:g} seconds at most")
+        raise rejection(f"a video may last {limits.max_video_seconds:g} seconds at most")
     return animation
 
 
 def _clip(animation: AnimationHeader) -> Clip:
     if not animation.durations:
-        raise refused("the video holds no frame that can be read")
+        raise rejection("the video holds no frame that can be read")
     *starts, end = (time / 1000 for time in accumulate(animation.durations, initial=0))
     return Clip(starts, len(starts) / end, end)
 
@@ -134,7 +134,7 @@ def _decode_animation(
     _check_memory(len(indices), animation.width * animation.height, limits)
     orientation = _orientation(data, limits)
     width, height = _oriented_size(animation, orientation)
-    with blamed_on_payload("the video cannot be decoded"):
+    with payload_errors("the video cannot be decoded"):
         decoder = webp.Animation(animation.intact(data), (animation.width, animation.height), orientation)
     frames = np.empty((len(indices), height, width, 3), np.uint8)
     reached = -1
@@ -148,7 +148,7 @@ def _decode_animation(
                 decoder.advance()
         except OSError as exc:
             if position == 0:
-                raise refused("no frame of the video can be decoded") from exc
+                raise rejection("no frame of the video can be decoded") from exc
             return frames[:position], indices[:position]
         decoder.write(frames[position])
         reached = index
@@ -176,7 +176,7 @@ def _still_size(data: bytes, limits: Limits) -> tuple[int, int] | None:
     try:
         _, found = header.read_header(data, _as_picture(limits))
     except UnprocessableMediaError as exc:
-        raise refused(f"the only frame of the video: {exc}") from exc
+        raise rejection(f"the only frame of the video: {exc}") from exc
     if found is None:
         return None
     return found.describe(data).upright_size
@@ -188,7 +188,7 @@ def _decode_still(data: bytes, indices: list[int], limits: Limits) -> tuple[Pixe
     try:
         pixels = np.asarray(ImageMediaIO("RGB", output="array", limits=_as_picture(limits)).load_bytes(data))
     except UnprocessableMediaError as exc:
-        raise refused(f"the only frame of the video: {exc}") from exc
+        raise rejection(f"the only frame of the video: {exc}") from exc
     _check_memory(len(indices), pixels.shape[0] * pixels.shape[1], limits)
     return np.stack([pixels] * len(indices)), indices
 
@@ -203,7 +203,7 @@ def _as_picture(limits: Limits) -> Limits:
 
 def _check_memory(count: int, pixels: int, limits: Limits) -> None:
     if count * pixels * 3 > limits.max_request_decoded_bytes:
-        raise refused(
+        raise rejection(
             f"the frames of the video take {count * pixels * 3} bytes; {limits.max_request_decoded_bytes} are allowed"
         )
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lazymedia.contexts import contextmanager
 from lazymedia.media.cpu_budget import CPU_BUDGET
-from lazymedia.media.payload_file import can_seek
+from lazymedia.media.ffmpeg import can_seek
 from lazymedia.media.video.container import Opened, check_frame_size, check_transfer, open_video, packets_of
-from lazymedia.media.video.faults import refused
+from lazymedia.media.video.errors import rejection
 from lazymedia.media.video.frames import Converter
-from lazymedia.media.video.scan import learn
+from lazymedia.media.video.scan import scan
 from lazymedia.media.video.side_by_side import run_all
 from lazymedia.media.video.stretches import Parts, Stretch, plan, shares
 from lazymedia.media.video.taken import Taken
@@ -88,11 +88,11 @@ class Reader:
         """Learn where the frames lie, and decode none.
 
         Raises:
-            UnprocessableMediaError: As `lazymedia.media.video.scan.learn`.
+            UnprocessableMediaError: As `lazymedia.media.video.scan.scan`.
             DecodeStopped: The request was cancelled.
         """
         self._is_used = True  # a demuxer too: of MP4 it keeps fragments, and which parameters it told last
-        index = learn(self._data, self._opened, self._limits)
+        index = scan(self._opened)
         self._packets, self._position = None, index.packets
         return index
 
@@ -272,7 +272,7 @@ class Reader:
             check_frame_size(*size, self._limits)
             self._size = size
         elif size != self._size:
-            raise refused("the size of the video's frames changes in its middle")
+            raise rejection("the size of the video's frames changes in its middle")
         check_transfer(frame.color_trc)
 
 

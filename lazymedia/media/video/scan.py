@@ -1,8 +1,4 @@
-"""The index of a video, learnt without decoding a packet: from all of them, where no tables tell it.
-
-Comes in: an open container. Goes out: a `PacketIndex`. Never here: a decoder, or a number from a header that nothing
-bears out.
-"""
+"""The index of a video, from all of its packets and without decoding one."""
 
 from __future__ import annotations
 
@@ -12,9 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from lazymedia.media.video import mp4_index
-from lazymedia.media.video.container import open_video, packets_of
-from lazymedia.media.video.faults import refused
+from lazymedia.media.video.container import packets_of
+from lazymedia.media.video.errors import rejection
 from lazymedia.media.video.fields import FieldPairs
 from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.units import length_bytes
@@ -23,7 +18,6 @@ if TYPE_CHECKING:
     from av.packet import Packet
     from av.video.stream import VideoStream
 
-    from lazymedia.limits import Limits
     from lazymedia.media.video.container import Opened
 
 _LOOK: Final = 256
@@ -31,23 +25,6 @@ _LOOK: Final = 256
 
 _WITHOUT_TIMES: Final = frozenset({"avi"})
 """Containers that store no display times. FFmpeg makes some up, and with B-frames they are out of order."""
-
-
-def learn(data: bytes, opened: Opened, limits: Limits) -> PacketIndex:
-    """The index of a payload by the shortest way. The container may be anywhere afterwards.
-
-    Raises:
-        UnprocessableMediaError: As `scan`.
-        DecodeStopped: The request was cancelled.
-    """
-    claim = mp4_index.claimed(data, opened)
-    if claim is None:
-        return scan(opened)
-    index = claim.borne_out(opened)
-    if index is not None:
-        return index
-    with open_video(data, limits) as again:
-        return scan(again)
 
 
 def scan(opened: Opened) -> PacketIndex:
@@ -64,7 +41,7 @@ def scan(opened: Opened) -> PacketIndex:
     for packet in packets_of(opened):
         found.add(packet)
     if not found.shown:
-        raise refused("the video holds no frame that can be read")
+        raise rejection("the video holds no frame that can be read")
     return found.finish(opened)
 
 
@@ -237,4 +214,4 @@ def _has_temporal_layer(head: bytes, lengths: int) -> bool:
     return len(head) > start + 1 and head[start + 1] & 0x07 > 1
 
 
-__all__ = ["learn", "scan"]
+__all__ = ["scan"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lazymedia.media.video.faults import refused
+from lazymedia.media.video.errors import rejection
 from lazymedia.media.video.frames import Converter, Pixels, Turn, turn_of
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Taken:
             first, *others = self._places.pop(rank)
         stored, upright = (frame.width, frame.height), turn.size(frame.width, frame.height)
         if stored != self._stored or upright != self._pixels.shape[2:0:-1]:
-            raise refused("the size of the video's frames changes in its middle")
+            raise rejection("the size of the video's frames changes in its middle")
         converter.write_rgb(frame, turn, self._pixels[first])
         self._present[first] = True
         for place in others:
@@ -96,7 +96,7 @@ class Taken:
             UnprocessableMediaError: None are.
         """
         if self._pixels is None:
-            raise refused("no frame of the video can be decoded") from self.fault
+            raise rejection("no frame of the video can be decoded") from self.fault
         ranks = [rank for rank, present in zip(self._ranks, self._present) if present]
         return (self._pixels[self._present] if self._places else self._pixels), ranks
 
@@ -105,7 +105,7 @@ class Taken:
         width, height = turn.size(frame.width, frame.height)
         size = len(self._ranks) * height * width * 3
         if size > self._limits.max_request_decoded_bytes:
-            raise refused(
+            raise rejection(
                 f"the frames of the video take {size} bytes; {self._limits.max_request_decoded_bytes} are allowed"
             )
         return np.empty((len(self._ranks), height, width, 3), dtype=np.uint8)

@@ -24,7 +24,7 @@ from lazymedia.media import system_ffmpeg
 from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.video import reader
 from lazymedia.media.video.container import check_transfer, open_video
-from lazymedia.media.video.faults import refused
+from lazymedia.media.video.errors import rejection
 from lazymedia.media.video.stretches import Parts, Stretch
 from lazymedia.media.video.units import SLICED
 
@@ -72,7 +72,7 @@ class Reader(reader.Reader):
             ImportError: torchcodec cannot be loaded.
         """
         if not index.timed:
-            raise refused('frames without times of their own cannot be told apart by torchcodec; "pyav" reads them')
+            raise rejection('frames without times of their own cannot be told apart by torchcodec; "pyav" reads them')
         return super().read(index, ranks)
 
     def run(self, index: PacketIndex, parts: Parts, taken: Taken) -> None:
@@ -98,7 +98,7 @@ class Reader(reader.Reader):
         for frame in self._frames(Stretch(0, index.packets - 1, {}), taken, skips=False):
             self._check(frame)
             return frame
-        raise refused("no frame of the video can be decoded") from taken.fault
+        raise rejection("no frame of the video can be decoded") from taken.fault
 
     def _begin_at_key(self, stretch: Stretch, index: PacketIndex, taken: Taken) -> bool:
         """Decode a stretch from its key frame. False where that is not what the container gave."""
@@ -146,7 +146,7 @@ class Reader(reader.Reader):
         for pts, raw in frames:
             self.decoded += 1
             if self.decoded > 2 * self._limits.max_video_walk_frames:
-                raise refused("far more frames would have to be decoded than those that are wanted depend on")
+                raise rejection("far more frames would have to be decoded than those that are wanted depend on")
             yield pts, raw
 
     def _may_walk(self, stretch: Stretch) -> bool:
@@ -176,7 +176,7 @@ class _Track:
     def _open(self) -> None:
         self._demuxer, stream = system_ffmpeg.open_track(self._data, self._number)
         if stream.metadata.media_type != "video" or stream.metadata.codec != self._codec:
-            raise refused("torchcodec finds another video in the payload than PyAV")
+            raise rejection("torchcodec finds another video in the payload than PyAV")
         self._check_times(stream.scan().pts_seconds.numpy())
         self._decoder = stream.make_decoder(device="cpu", num_ffmpeg_threads=1)
 
@@ -190,7 +190,7 @@ class _Track:
         same = places[-1] < len(found) and bool((np.abs(found[places] - expected) < half).all())
         more = self._codec in _HIDING or self._index.paired
         if not same or (not more and len(found) != len(expected)):
-            raise refused("torchcodec finds frames at other times than PyAV")
+            raise rejection("torchcodec finds frames at other times than PyAV")
 
     def from_head(self) -> _Frames:
         """Frames from the first one on."""
@@ -240,12 +240,12 @@ class _Track:
         self._width = self._width or raw.width
         is_larger_by = self._width - frame.width
         if (raw.width, raw.height) != (self._width, frame.height) or not 0 <= is_larger_by < _ALIGNMENT:
-            raise refused("the size of the video's frames changes in its middle")
+            raise rejection("the size of the video's frames changes in its middle")
         check_transfer(_TRANSFERS.get(raw.color_transfer_characteristic, 0))
         colours = (raw.color_space, raw.color_range)
         self._colours = self._colours or colours
         if _plain(raw.pixel_format) != self._format or colours != self._colours:
-            raise refused("the colours of the video's frames are stored in different ways")
+            raise rejection("the colours of the video's frames are stored in different ways")
         for plane, samples in zip(frame.planes, self._in_order(raw.planes), strict=True):
             buffer: Any = plane  # the stubs do not tell that it is one
             rows = np.frombuffer(buffer, dtype=np.uint8).reshape(-1, plane.line_size)
@@ -258,7 +258,7 @@ class _Track:
     def _in_order(self, planes: tuple[Any, ...]) -> tuple[Any, ...]:
         """Planes as FFmpeg stores them: torchcodec names red first, FFmpeg's planar RGB green."""
         if len(planes) != len(self._mould.planes) or any(plane.stride(-1) != 1 for plane in planes):
-            raise refused(f'frames of type {self._format} are not in planes; "pyav" reads them')
+            raise rejection(f'frames of type {self._format} are not in planes; "pyav" reads them')
         return (*planes[1:3], planes[0], *planes[3:]) if self._format.startswith("gbr") else planes
 
 
@@ -279,7 +279,7 @@ def reading(data: bytes, limits: Limits, *, threads: int | None) -> Iterator[Rea
         opened = stack.enter_context(open_video(data, limits))
         other = system_ffmpeg.other_codec(opened.container)
         if other is not None:
-            raise refused(f"a track of codec {other} beside the video is not opened by torchcodec")
+            raise rejection(f"a track of codec {other} beside the video is not opened by torchcodec")
         yield Reader(data, limits, opened, stack, threads)
 
 

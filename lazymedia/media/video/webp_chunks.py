@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from lazymedia.media.image import webp
 from lazymedia.media.video.container import check_frame_size
-from lazymedia.media.video.faults import refused
+from lazymedia.media.video.errors import rejection
 
 if TYPE_CHECKING:
     from lazymedia.limits import Limits
@@ -67,7 +67,7 @@ def read_animation(data: bytes, limits: Limits) -> AnimationHeader | None:
     behind_last = 0
     for count, (kind, (start, stop)) in enumerate(webp.chunks(data, (12, end)), 1):
         if count >= limits.max_video_walk_frames:
-            raise refused(f"a WebP may have fewer than {limits.max_video_walk_frames} chunks")
+            raise rejection(f"a WebP may have fewer than {limits.max_video_walk_frames} chunks")
         if stop > end or (kind == b"ANMF" and not _is_frame(data, start, stop, canvas, limits)):
             return AnimationHeader(canvas.width, canvas.height, durations, behind_last)
         if kind == b"ANMF":

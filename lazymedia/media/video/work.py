@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from lazymedia.media.video.faults import refused
+from lazymedia.media.video.errors import rejection
 
 if TYPE_CHECKING:
     from lazymedia.limits import Limits
@@ -98,14 +98,14 @@ class Work:
 
     def _check(self) -> None:
         if self._frames > self._limits.max_video_walk_frames:
-            raise refused(
+            raise rejection(
                 f"{self._frames} frames would have to be decoded for those that are wanted;"
                 f" {self._limits.max_video_walk_frames} are allowed"
             )
         planned, allowed = self._planned(self._frames), self._allowed
         if planned > allowed:
             slices = f" and slices for {self._besides:.0f} more" if self._besides else ""
-            raise refused(
+            raise rejection(
                 f"{self._frames} frames{slices} would have to be decoded for the {self._wanted} that are wanted,"
                 f" {planned // 1_000_000} megapixels; {allowed // 1_000_000} are allowed for a payload of this size"
             )
