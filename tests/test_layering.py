@@ -87,7 +87,7 @@ FOREIGN: dict[str, set[str]] = {
     "httpcore": set(),
     "PIL": {"media/image", "testing/"},
     "simplejpeg": {"media/image/jpeg_turbo.py"},
-    "av": {"media/audio/", "media/video/", "testing/"},
+    "av": {"media/ffmpeg.py", "media/audio/", "media/video/", "testing/"},
     "soundfile": {"media/audio/", "testing/"},
     "soxr": {"media/audio/"},
     "torchcodec": {"media/system_ffmpeg.py"},

@@ -28,6 +28,7 @@ from lazymedia.media.video.errors import payload_errors, rejection
 from lazymedia.media.video.index_cache import IndexSource, PacketIndexCache
 from lazymedia.media.video.metadata import VideoMetadata
 from lazymedia.media.video.sampling import POLICIES, READS, Clip, Request
+from lazymedia.media.video.scan import scan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -253,7 +254,6 @@ class VideoMediaIO(MediaIO[Video]):
     def _outline(self, data: bytes, indexes: IndexSource, backend: str) -> VideoMetadata | None:
         """What a decode will tell, unless a frame does not decode: learnt from packets and headers alone."""
         from lazymedia.media.video.reader import planned
-        from lazymedia.media.video.scan import scan
         from lazymedia.media.video.upright import shown_size
 
         self._check_headers(data)
