@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -43,6 +43,10 @@ class LruDict(Generic[K, V]):
 
     def __contains__(self, key: K) -> bool:
         return key in self._values
+
+    def __iter__(self) -> Iterator[K]:
+        """Keys, the least recently used first."""
+        return iter(self._values)
 
     def get(self, key: K) -> V | None:
         """A value; its place in the order stays."""

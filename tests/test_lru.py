@@ -17,8 +17,9 @@ class Value:
     nbytes: int
 
 
-def values_of(lru: LruDict[str, Value]) -> dict[str, Value | None]:
-    return {key: lru.get(key) for key in "abcdef" if key in lru}
+def pairs_of(lru: LruDict[str, Value]) -> list[tuple[str, Value | None]]:
+    """The least recently used first."""
+    return [(key, lru.get(key)) for key in lru]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -50,7 +51,8 @@ def test_any_order_of_calls_gives_what_a_plain_list_gives(seed: int) -> None:
             case "clear":
                 lru.clear()
                 expected = []
-        assert values_of(lru) == dict(expected)
+        assert pairs_of(lru) == expected
+        assert {name for name in "abcdef" if name in lru} == {name for name, _ in expected}
         assert lru.nbytes == sum(held.nbytes for _, held in expected)
         assert len(lru) == len(expected)
 
@@ -60,7 +62,7 @@ def test_a_value_as_large_as_the_capacity_is_held_alone() -> None:
     lru.put("a", Value(1))
     lru.put("b", Value(CAPACITY))
 
-    assert values_of(lru) == {"b": Value(CAPACITY)}
+    assert pairs_of(lru) == [("b", Value(CAPACITY))]
 
 
 def test_a_value_that_is_too_large_leaves_the_others_and_drops_the_former_one_of_its_key() -> None:
@@ -69,7 +71,7 @@ def test_a_value_that_is_too_large_leaves_the_others_and_drops_the_former_one_of
     lru.put("b", Value(1))
 
     assert lru.put("b", Value(CAPACITY + 1)) == 0
-    assert values_of(lru) == {"a": Value(1)}
+    assert pairs_of(lru) == [("a", Value(1))]
 
 
 def test_looking_changes_no_order() -> None:
@@ -79,7 +81,7 @@ def test_looking_changes_no_order() -> None:
     lru.get("a")
 
     assert lru.put("c", Value(10)) == 1
-    assert values_of(lru) == {"b": Value(20), "c": Value(10)}
+    assert pairs_of(lru) == [("b", Value(20)), ("c", Value(10))]
 
 
 def test_a_negative_capacity_is_an_error() -> None:
