@@ -62,10 +62,10 @@ if TYPE_CHECKING:
     from lazymedia.identity import MultiModalHasher
     from lazymedia.limits import Limits
     from lazymedia.media import DecodeSpec, MediaIO, MediaRef, checkpoint, derive_media_key
-    from lazymedia.media.audio import AudioInfo, AudioMediaIO
-    from lazymedia.media.image import ImageHeader, ImageMediaIO
+    from lazymedia.media.audio import AudioInfo, AudioMediaIO, Clip
+    from lazymedia.media.image import ImageHeader, ImageMediaIO, Picture
     from lazymedia.media.raw import RawBytesMediaIO
-    from lazymedia.media.video import PacketIndexCache, VideoMediaIO, VideoMetadata
+    from lazymedia.media.video import PacketIndexCache, Video, VideoMediaIO, VideoMetadata
     from lazymedia.models import processing_info
     from lazymedia.offline import SyncMediaConnector, SyncRenderer, fetch_audio, fetch_image, fetch_video
     from lazymedia.parse import (
@@ -111,10 +111,10 @@ _HOMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "lazymedia.identity": ("MultiModalHasher",),
         "lazymedia.limits": ("Limits",),
         "lazymedia.media": ("DecodeSpec", "MediaIO", "MediaRef", "checkpoint", "derive_media_key"),
-        "lazymedia.media.audio": ("AudioInfo", "AudioMediaIO"),
-        "lazymedia.media.image": ("ImageHeader", "ImageMediaIO"),
+        "lazymedia.media.audio": ("AudioInfo", "AudioMediaIO", "Clip"),
+        "lazymedia.media.image": ("ImageHeader", "ImageMediaIO", "Picture"),
         "lazymedia.media.raw": ("RawBytesMediaIO",),
-        "lazymedia.media.video": ("PacketIndexCache", "VideoMediaIO", "VideoMetadata"),
+        "lazymedia.media.video": ("PacketIndexCache", "Video", "VideoMediaIO", "VideoMetadata"),
         "lazymedia.models": ("processing_info",),
         "lazymedia.offline": ("SyncMediaConnector", "SyncRenderer", "fetch_audio", "fetch_image", "fetch_video"),
         "lazymedia.parse": (
@@ -178,6 +178,7 @@ __all__ = [
     "CacheMissError",
     "CacheStats",
     "CachedDownload",
+    "Clip",
     "DecodeSpec",
     "DecoderCrashedError",
     "DownloadCache",
@@ -203,6 +204,7 @@ __all__ = [
     "OverloadedError",
     "PacketIndexCache",
     "PayloadTooLargeError",
+    "Picture",
     "PlaceholderRange",
     "ProcessingInfo",
     "ProcessorCache",
@@ -215,6 +217,7 @@ __all__ = [
     "SyncRenderer",
     "UnprocessableMediaError",
     "UpstreamError",
+    "Video",
     "VideoMediaIO",
     "VideoMetadata",
     "VideoProcessorItems",

@@ -22,8 +22,13 @@ V = TypeVar("V", bound=Sized)
 class LruDict(Generic[K, V]):
     """Values by key, up to a number of bytes. Not for several threads at once.
 
+    The size of a value must not change while it is held.
+
     Args:
-        capacity_bytes: What all values together may have.
+        capacity_bytes: The most that the sizes of all values may add up to.
+
+    Raises:
+        ValueError: A capacity that is negative.
     """
 
     def __init__(self, capacity_bytes: int) -> None:

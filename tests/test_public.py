@@ -133,6 +133,37 @@ def test_examples_and_documentation_import_public_names_only(path: Path) -> None
         assert imported_names(source) <= public
 
 
+INTERNAL = {"PacketIndex", "Resampler"}
+"""Types that only lazymedia passes to public methods of decoders and of their caches."""
+
+
+def own_types() -> set[str]:
+    """Classes and type aliases at the top of lazymedia's modules."""
+    found = set()
+    for path in (ROOT / "lazymedia").rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            match node:
+                case ast.ClassDef(name):
+                    found.add(name)
+                case ast.AnnAssign(ast.Name(name), ast.Name("TypeAlias")):
+                    found.add(name)
+    return found
+
+
+def test_signatures_of_media_use_public_types() -> None:
+    homes = lazymedia._HOMES["lazymedia"]
+    names = [name for home in homes if home.startswith("lazymedia.media") for name in homes[home]]
+    signatures = "\n".join(
+        line
+        for name in names
+        if isinstance(value := getattr(lazymedia, name), type)
+        for line in public_names.lines_of_class(name, value)
+    )
+    unknown = set(re.findall(r"[^\W\d]\w*", signatures)) & own_types() - set(lazymedia.__all__)
+
+    assert unknown - set(lazymedia.extend.__all__) == INTERNAL
+
+
 def test_the_list_of_public_names_is_up_to_date() -> None:
     was, is_now = public_names.FILE.read_text(), public_names.listed()
     difference = difflib.unified_diff(was.splitlines(), is_now.splitlines(), "listed", "found", n=1, lineterm="")

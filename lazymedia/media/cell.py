@@ -1,8 +1,8 @@
-"""The decode operation that a reference and all its forks share: it runs once, whoever comes first.
+"""The decode operation that a reference and all its forks share: it runs once, for whichever asks first.
 
 Lock order is child before parent: a mapped reference runs its parent's decode under its own cell's lock. Nothing that
-is called under a cell's lock may wait for an event loop. `map` makes trees, so that no references wait for each other;
-two decoders that ask for each other's media do, until their requests are cancelled.
+is called under a cell's lock may wait for an event loop. `map` builds graphs without cycles. Two decoders that ask
+for each other's media wait until one of their requests is cancelled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _LOCK_POLL: Final = 0.02
-"""Seconds between two looks at whether a decode that waits for another's is still wanted."""
+"""Seconds between two checks for cancellation while a thread waits for another thread's decode."""
 
 
 @runtime_checkable
@@ -34,7 +34,7 @@ class DecodesThrough(Protocol):
 
 @final
 class Decoded(Generic[T]):
-    """Media that exists; a box, so that media which is None is told from no media."""
+    """Media that exists, in a box: None may be the media itself."""
 
     __slots__ = ("media",)
 
@@ -94,11 +94,15 @@ class Cell(Generic[T]):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold the lock under which the decoder runs, once nobody else does."""
+        """Hold the lock under which the decoder runs.
+
+        Raises:
+            RuntimeError: This thread holds it already: a decoder asked for its own media.
+        """
         self._refuse_if_lost()
         thread = threading.get_ident()
         if self._owner == thread:
-            raise RuntimeError("a decoder asked, perhaps through others, for the very media it is decoding")
+            raise RuntimeError("a decoder asked, directly or through others, for the media that it is decoding")
         while not self._lock.acquire(timeout=_LOCK_POLL):
             checkpoint()
         try:

@@ -28,7 +28,7 @@ from lazymedia.media.spec import DecodeSpec
 T = TypeVar("T")
 U = TypeVar("U")
 
-_forgetting: Final = threading.Lock()
+_reset_lock: Final = threading.Lock()
 _NO_PAYLOAD: Final = Payload(b"")
 
 
@@ -103,10 +103,10 @@ class MediaRef(Generic[T]):
         self._condition = threading.Condition(threading.Lock())
         self._process = os.getpid()
 
-    def _forget_parent_process(self) -> None:
+    def _reset_after_fork(self) -> None:
         """In a forked process, whose parent's threads do not run here: no thread is inside, and none holds the lock."""
         if self._process != os.getpid():
-            with _forgetting:
+            with _reset_lock:
                 if self._process != os.getpid():
                     self._watch()
 
@@ -134,7 +134,7 @@ class MediaRef(Generic[T]):
     def decoded_bytes(self) -> int | None:
         """An estimate of the memory that decoding takes, in bytes, made from the header; None where none was made.
 
-        Requests are admitted by it, before anything is spent.
+        Requests are accepted or rejected by it, before anything is spent.
         """
         return self._decoded_bytes
 
@@ -147,8 +147,8 @@ class MediaRef(Generic[T]):
     def probe(self) -> Any | None:
         """What the payload's header says of the media; nothing is decoded.
 
-        An `ImageHeader`, a `VideoMetadata` or an `AudioHeader`, or what a decoder of your own gives. None where it is
-        not known: the header cannot be read or does not say it, this reference was released or pickled, or it was made
+        An `ImageHeader`, a `VideoMetadata` or an `AudioInfo`, or what a decoder of your own gives. None where it is not
+        known: the header cannot be read or does not say it, this reference was released or pickled, or it was made
         by `map`, which may change it.
 
         Reads the payload's headers, which may take some milliseconds: call it in a worker thread.
@@ -197,7 +197,7 @@ class MediaRef(Generic[T]):
     def _entered(self) -> Iterator[Cell[T]]:
         """The cell, with this thread counted as one that `release` waits for."""
         thread = threading.get_ident()
-        self._forget_parent_process()
+        self._reset_after_fork()
         with self._condition:
             cell = self._cell
             if cell is None or (self._released and cell.decoded is None):
@@ -269,7 +269,7 @@ class MediaRef(Generic[T]):
         """
         thread = threading.get_ident()
         cell = self._cell
-        self._forget_parent_process()
+        self._reset_after_fork()
         with self._condition:
             # Another thread may be inside through this handle, and wait for the decode that this thread runs.
             if thread in self._inside or (cell is not None and cell.is_run_by(thread)):

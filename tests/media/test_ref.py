@@ -254,7 +254,7 @@ def test_a_decode_that_is_not_wanted_any_more_does_not_begin() -> None:
 
 
 @pytest.mark.parametrize("attempt", ["decode", "release"])
-@pytest.mark.parametrize("through", ["the reference", "a fork", "a mapped reference"])
+@pytest.mark.parametrize("through", ["the reference", "a fork", "a mapped reference", "another reference"])
 def test_a_decoder_that_comes_back_to_its_own_reference_fails_and_never_hangs(attempt: str, through: str) -> None:
     handles: dict[str, MediaRef[Any]] = {}
 
@@ -263,8 +263,9 @@ def test_a_decoder_that_comes_back_to_its_own_reference_fails_and_never_hangs(at
         return "media"
 
     ref = MediaRef(decode, b"x")
-    handles["target"] = ref
-    entered = {"the reference": ref, "a fork": ref.fork(), "a mapped reference": ref.map(str)}[through]
+    other = MediaRef(ref.decode, b"y")
+    handles["target"] = other if through == "another reference" else ref
+    entered = {"the reference": ref, "a fork": ref.fork(), "a mapped reference": ref.map(str)}.get(through, other)
     future = in_thread(entered.decode)
 
     assert isinstance(future.exception(WAIT), RuntimeError)
