@@ -18,6 +18,7 @@ import anyio
 
 from lazymedia.cli.options import UsageError, limits, open_connector, usage_errors
 from lazymedia.cli.show import item_rows, milliseconds, stages, table
+from lazymedia.foreign import is_array
 
 if TYPE_CHECKING:
     from lazymedia.processing import MultiModalInputs, ProcessingInfo
@@ -119,11 +120,11 @@ def as_dict(result: MultiModalInputs) -> dict[str, Any]:
                 {
                     "hash": mm_hash,
                     "cached": result.cached[modality][index],
-                    "offset": result.mm_placeholders[modality][index].offset,
-                    "length": result.mm_placeholders[modality][index].length,
+                    **_place(result, modality, index),
                     "arrays": {
                         name: {"shape": list(array.shape), "dtype": str(array.dtype).removeprefix("torch.")}
                         for name, array in (result.mm_kwargs[modality][index] or {}).items()
+                        if is_array(array)
                     },
                 }
                 for index, mm_hash in enumerate(hashes)
@@ -134,15 +135,29 @@ def as_dict(result: MultiModalInputs) -> dict[str, Any]:
     }
 
 
+def _place(result: MultiModalInputs, modality: str, index: int) -> dict[str, int | None]:
+    """Where an item stands in the prompt; None for an item that has no place there."""
+    places = result.mm_placeholders.get(modality)
+    if not places:
+        return {"offset": None, "length": None}
+    return {"offset": places[index].offset, "length": places[index].length}
+
+
 def write_tensors(path: Path, result: MultiModalInputs) -> None:
-    """Everything that one call of the processor on the whole request returns, as a safetensors file."""
+    """The arrays of what one call of the processor on the whole request returns, as a safetensors file."""
+    arrays = {name: array for name, array in result.merged().items() if is_array(array)}
     try:
+        if result.return_tensors == "pt":
+            from safetensors.torch import save_file as save_tensors
+
+            save_tensors({name: tensor.contiguous() for name, tensor in arrays.items()}, path)
+            return
+        import numpy as np
         from safetensors.numpy import save_file
+
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
     except ImportError as exc:
         raise UsageError("--out needs the extra 'hf' of lazymedia, with safetensors") from exc
-    import numpy as np
-
-    save_file({name: np.ascontiguousarray(array) for name, array in result.merged().items()}, path)
 
 
 __all__ = ["as_dict", "processor", "run", "write_tensors"]

@@ -82,11 +82,11 @@ def item_rows(result: MultiModalInputs) -> Iterator[tuple[object, ...]]:
     yield "item", "cache", "tokens", "arrays", "hash"
     for modality, hashes in result.mm_hashes.items():
         for index, mm_hash in enumerate(hashes):
-            place = result.mm_placeholders[modality][index]
+            places = result.mm_placeholders.get(modality) or ()
             yield (
                 f"{modality} {index}",
                 "hit" if result.cached[modality][index] else "miss",
-                f"{place.length} at {place.offset}",
+                f"{places[index].length} at {places[index].offset}" if places else "",
                 shapes(result.mm_kwargs[modality][index]),
                 mm_hash[:12],
             )
