@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         VideoProcessorItems,
     )
     from lazymedia.pipeline import MultiModalApplyState, MultiModalProcessor, ProcessorStatistics
-    from lazymedia.processing import MultiModalInputs, PlaceholderRange, ProcessingInfo, ProcessorInputs
+    from lazymedia.processing import MultiModalInputs, PlaceholderRange, ProcessingInfo, ProcessorInputs, collate
     from lazymedia.renderer import Renderer, open_renderer
 
 _HOMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
@@ -126,7 +126,13 @@ _HOMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "VideoProcessorItems",
         ),
         "lazymedia.pipeline": ("MultiModalApplyState", "MultiModalProcessor", "ProcessorStatistics"),
-        "lazymedia.processing": ("MultiModalInputs", "PlaceholderRange", "ProcessingInfo", "ProcessorInputs"),
+        "lazymedia.processing": (
+            "MultiModalInputs",
+            "PlaceholderRange",
+            "ProcessingInfo",
+            "ProcessorInputs",
+            "collate",
+        ),
         "lazymedia.renderer": ("Renderer", "open_renderer"),
     },
     "lazymedia.extend": {
@@ -223,6 +229,7 @@ __all__ = [
     "VideoProcessorItems",
     "__version__",
     "checkpoint",
+    "collate",
     "derive_media_key",
     "fetch_audio",
     "fetch_image",

@@ -9,13 +9,14 @@
 * `chat_template`, `chat_style`: conversations as text, for processors with a template and without one
 * `decoders`: a decoder under an operator's options and a request's
 * `fingerprint`, `torch_threads`: a processor's identity, and the threads it may take
-* `inputs`, `phases`, `outputs`: one request, its two phases, and its result
+* `inputs`, `phases`, `outputs`: one request, its two phases, and its result; `batch`: several results together
 
 Core: plain synchronous Python. Importing this package loads neither transformers nor torch.
 """
 
 from __future__ import annotations
 
+from lazymedia.processing.batch import collate
 from lazymedia.processing.chat_style import ChatStyle
 from lazymedia.processing.fields import Batched, Flat, Hidden, Layout, Listed, ReturnTensors, Shared
 from lazymedia.processing.info import ProcessingInfo
@@ -49,6 +50,7 @@ __all__ = [
     "Shared",
     "ValidOptions",
     "bounded_torch_threads",
+    "collate",
 ]
 
 publish(__name__)
