@@ -76,7 +76,8 @@ def _padded(results: Sequence[MultiModalInputs], pad_token_id: int, side: Side) 
             rows.setdefault(name, []).append(filling + values if side == "left" else values + filling)
     tensors: ReturnTensors = results[0].return_tensors
     return {
-        name: _stacked([text_arrays({name: row}, tensors)[name] for row in of_name]) for name, of_name in rows.items()
+        name: Flat().merge([text_arrays({name: row}, tensors)[name] for row in of_name])
+        for name, of_name in rows.items()
     }
 
 
@@ -92,10 +93,6 @@ def _of_requests(layout: Layout) -> Layout:
     if isinstance(layout, Flat) and layout.dim > 0:
         return Batched(layout.pad or 0)
     return Flat(0, layout.pad) if isinstance(layout, Batched) else layout
-
-
-def _stacked(rows: list[Any]) -> Any:
-    return Flat().merge(rows)
 
 
 __all__ = ["Side", "collate"]

@@ -3,7 +3,7 @@
 Comes in: a family's name. Goes out: the processor class of that family, with its own image processor and a byte-level
 tokenizer of a few hundred tokens. Never here: a fake of a processor, or a model.
 
-What each is made of is in `families`.
+What each is made of is in `family_table`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final, Literal
 
-from lazymedia.testing.families import FAMILIES, Family
+from lazymedia.testing.family_table import FAMILIES, Family
 
 Backend = Literal["torchvision", "pil"]
 
@@ -48,7 +48,10 @@ def families() -> tuple[str, ...]:
 def make_processor(family: str = "llava", *, backend: Backend | None = None, chat_template: str | None = None) -> Any:
     """A real processor of a family, built offline. Two calls give two processors that are equal and share nothing.
 
-    ``llava`` and ``idefics3`` need neither torch nor torchvision; the others own a video processor, which needs both.
+    Every family with a video processor needs torch and torchvision, and so do some image and audio families.
+    With `return_tensors="np"`, these need neither: llava, llava_next, idefics3, gemma3, gemma3n, lighton_ocr,
+    paligemma, mllama, clip, siglip, siglip2, align, blip, aria, aya_vision, deepseek_vl, deepseek_vl_hybrid, janus,
+    ovis2, paddleocr_vl, granite4_vision, chameleon, qwen2_audio and pe_audio.
 
     Args:
         family: One of `families`.

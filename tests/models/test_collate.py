@@ -47,7 +47,7 @@ FAMILIES = [
     ("gemma3", "image"),
     ("pixtral", "image"),
     ("internvl", "image"),
-    ("siglip2", "image"),
+    ("clip", "image"),
     ("qwen2_audio", "audio"),
     ("qwen2_5_omni", "audio"),
 ]
@@ -72,7 +72,6 @@ async def results_of(info: Any, modality: str, counts: list[int]) -> tuple[list[
 @pytest.mark.parametrize(("family", "modality"), FAMILIES, ids=str)
 async def test_a_batch_equals_one_padded_call(family: str, modality: str, side: Side) -> None:
     hf_processor = make_processor(family)
-    hf_processor.tokenizer.padding_side = side
     info = processing_info(hf_processor)
     prompts, results = await results_of(info, modality, [1, 2])
     batch = collate(results, pad_token_id=hf_processor.tokenizer.pad_token_id, padding_side=side)
@@ -85,7 +84,7 @@ async def test_a_batch_equals_one_padded_call(family: str, modality: str, side: 
     whole = hf_processor(
         text=prompts,
         **{hooks.argument: [items[:1], items[1:]] if nested else items, hooks.group: options},
-        padding=True,
+        text_kwargs={"padding": True, "padding_side": side},
         return_tensors="pt",
     )
 

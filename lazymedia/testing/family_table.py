@@ -278,7 +278,10 @@ FAMILIES: Final[Mapping[str, Family]] = {
         "AyaVisionProcessor",
         _IMAGE,
         ("<|START_OF_IMG|>", "<|END_OF_IMG|>", "<|IMG_PATCH|>", "<|IMG_LINE_BREAK|>", "TILE", "TILE_GLOBAL"),
-        image=("GotOcr2ImageProcessor", {"crop_to_patches": True, "max_patches": 12}),
+        image=(
+            "GotOcr2ImageProcessor",
+            {"size": {"height": 364, "width": 364}, "crop_to_patches": True, "max_patches": 12},
+        ),
         patch_size=28,
         img_size=364,
     ),
@@ -337,7 +340,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "granite4_vision": _of("Granite4VisionProcessor", _IMAGE, image="LlavaNextImageProcessor", patch_size=14),
     "exaone4_5": _of("Exaone4_5_Processor", _QWEN, image="Qwen2VLImageProcessor", video="Qwen2VLVideoProcessor"),
-    "chameleon": _of("ChameleonProcessor", _IMAGE, image="ChameleonImageProcessor"),
+    "chameleon": _of("ChameleonProcessor", {**_IMAGE, "sep_token": "<reserved08706>"}, image="ChameleonImageProcessor"),
     "qwen2_audio": _of(
         "Qwen2AudioProcessor",
         {"audio_token": "<|AUDIO|>", "audio_bos_token": "<|audio_bos|>", "audio_eos_token": "<|audio_eos|>"},
