@@ -1,8 +1,5 @@
 """Every error that lazymedia raises on purpose, and nothing else.
 
-Comes in: a sentence, and where the fault lies. Goes out: an exception that a server can turn into a status without
-reading its text. Never here: what an error looks like in one protocol, or the name of a request's field.
-
 The tree (status hint, retryable):
 
 * LazyMediaError

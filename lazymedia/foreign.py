@@ -1,8 +1,4 @@
-"""Objects of libraries that are recognised once the program has imported them.
-
-Comes in: any object. Goes out: whether it is a PIL image, a NumPy array or a torch tensor. Never here: an import of
-any of these; where a library was never imported, nothing can be of it.
-"""
+"""Objects of libraries that are recognised once the program has imported them."""
 
 from __future__ import annotations
 

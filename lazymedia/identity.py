@@ -1,9 +1,5 @@
 """The cache identity of an item together with everything that changes what a processor makes of it.
 
-Comes in: keyword arguments of any depth. Goes out: a hexadecimal digest. Never here: decoding (a reference is
-identified by its key), or an import of Pillow or torch (their objects are recognised where they have been imported
-already).
-
 Every leaf is written as a tag for its type, the length of its bytes, and its bytes; every container as a tag, the
 number of its members, and its members. So ``1``, ``1.0``, ``True`` and ``"1"`` differ, nothing can be shifted into a
 neighbour, and the order in which a mapping was filled does not matter.
@@ -156,7 +152,7 @@ def _picture(value: Any, where: str) -> Iterator[Chunk]:
     del where
     from lazymedia.media.image.convert import orientation_of
 
-    value.load()  # some formats tell their transparency and orientation only now
+    value.load()  # some formats give their transparency and orientation only now
     palette = value.palette
     return _leaf(
         b"P",

@@ -1,8 +1,4 @@
-"""Every limit of the library, with its unit and default, in one place.
-
-Comes in: an operator's settings, from code or environment. Goes out: one frozen value that is handed down. Never here:
-the code that enforces a limit, or a way for a request to widen one.
-"""
+"""Every limit of the library, with its unit and default, in one place."""
 
 from __future__ import annotations
 

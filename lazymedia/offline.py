@@ -1,9 +1,4 @@
-"""The synchronous faces: for scripts, notebooks and worker threads, with no event loop in sight.
-
-Comes in: the same calls as the asynchronous faces, without await. Goes out: the same results. Never here: a second
-implementation; a loop in a thread of its own (trio by default) does the work, so these also serve inside a
-notebook, whose own loop they leave alone.
-"""
+"""The synchronous faces: for scripts, notebooks and worker threads, with no event loop in sight."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The face that a server uses: chat messages or a prompt in, `MultiModalInputs` out.
-
-Comes in: a request as its client sent it. Goes out: what a model is fed. Never here: how anything is fetched, decoded
-or processed; this file puts connector, processor and chat template together and owns their lifetimes.
-"""
+"""The face that a server uses: chat messages or a prompt in, `MultiModalInputs` out."""
 
 from __future__ import annotations
 
@@ -101,7 +97,7 @@ class Renderer:
         """
         self.processor.check_open()
         chat = parse_chat(messages, max_parts=self.processor.limits.max_chat_parts)
-        self._admit(chat.parts)
+        self._check_limits(chat.parts)
         if not (cache_scope or self._trust_uuids):
             _reject_uuids(chat.parts)
         info = self.processor.info
@@ -172,7 +168,7 @@ class Renderer:
                 for modality, items in listed.items()
                 for item in items
             ]
-            self._admit(parts)
+            self._check_limits(parts)
             # Everything else about the request is checked before the first download.
             still_to_fetch = {
                 (modality, index)
@@ -193,7 +189,7 @@ class Renderer:
         )
         return await self._apply(inputs, seconds)
 
-    def _admit(self, parts: Sequence[MediaPart]) -> None:
+    def _check_limits(self, parts: Sequence[MediaPart]) -> None:
         """Refuse what would be fetched for nothing."""
         limits = self.processor.limits
         self.processor.info.check_modalities(part.modality for part in parts)

@@ -1,8 +1,5 @@
 """Processed outputs by hash, the least recently used leaving first, bounded by bytes.
 
-Comes in: finished outputs with their size. Goes out: the same outputs in a form that cannot change what is held. Never
-here: anything unfinished or failed, or a decision about what to process.
-
 Every call is safe from any thread. The order of calls is the caller's business: processing makes them one at a time,
 and looks first and changes last.
 """
@@ -226,7 +223,7 @@ class ProcessorCache(Generic[E]):
         self._voided.append(mm_hash)
 
     def _voided_since(self, moment: int | None) -> set[str] | None:
-        """The hashes that were invalidated since a moment; None where all were, or where it is too long ago to tell."""
+        """The hashes that were invalidated since a moment; None where all were, or where it is too long ago to know."""
         count = 0 if moment is None else self._voidings - moment
         if count > len(self._voided):
             return None

@@ -1,8 +1,4 @@
-"""All media of one request, fetched at once.
-
-Comes in: media parts and a decoder for each. Goes out: items in request order, or the first failure in request order.
-Never here: how one URL is fetched, or a decode.
-"""
+"""All media of one request, fetched at once."""
 
 from __future__ import annotations
 
@@ -62,7 +58,7 @@ async def fetch_parts(
                 for position, fetch in enumerate(fetches):
                     children.append(Child(nursery, fetch.run, position, children))
     await anyio.lowlevel.checkpoint()
-    total.refuse_excess()
+    total.reject_excess()
     failure = next((fetch.failure for fetch in fetches if fetch.failure is not None), None)
     if failure is not None:
         try:
@@ -104,7 +100,7 @@ class _Total:
     def is_exceeded(self) -> bool:
         return self._bytes > self._cap
 
-    def refuse_excess(self) -> None:
+    def reject_excess(self) -> None:
         if self.is_exceeded:
             raise PayloadTooLargeError(f"the request's media have more than the {self._cap} bytes allowed together")
 

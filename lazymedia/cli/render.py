@@ -1,7 +1,4 @@
-"""``lazymedia render``: a chat request in a file becomes a model's inputs.
-
-Comes in: a request's body. Goes out: what became of each item, or JSON, or tensors in a file. Never here: a server.
-"""
+"""``lazymedia render``: a chat request in a file becomes a model's inputs."""
 
 from __future__ import annotations
 

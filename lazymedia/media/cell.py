@@ -99,7 +99,7 @@ class Cell(Generic[T]):
         Raises:
             RuntimeError: This thread holds it already: a decoder asked for its own media.
         """
-        self._refuse_if_lost()
+        self._reject_if_lost()
         thread = threading.get_ident()
         if self._owner == thread:
             raise RuntimeError("a decoder asked, directly or through others, for the media that it is decoding")
@@ -112,7 +112,7 @@ class Cell(Generic[T]):
             self._owner = None
             self._lock.release()
 
-    def _refuse_if_lost(self) -> None:
+    def _reject_if_lost(self) -> None:
         """Refuse a lock that a thread of the parent process held when this process was forked off.
 
         Whoever finds the lock free in a new process writes that down before taking it, so that a lock which is held

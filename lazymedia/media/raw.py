@@ -1,7 +1,4 @@
-"""The decoder that does not decode, for processors that open the container themselves.
-
-Comes in: a payload. Goes out: the same bytes as media, under a spec that says so. Never here: a look into the bytes.
-"""
+"""The decoder that does not decode, for processors that open the container themselves."""
 
 from __future__ import annotations
 

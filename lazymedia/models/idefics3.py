@@ -1,7 +1,4 @@
-"""Idefics3: a picture is cut into square tiles, and the whole of it in one more tile comes after them.
-
-Comes in: `transformers.Idefics3Processor`. Goes out: `Idefics3Info`. Never here: a call of the processor.
-"""
+"""Idefics3: a picture is cut into square tiles, and the whole of it in one more tile comes after them."""
 
 from __future__ import annotations
 

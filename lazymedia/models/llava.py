@@ -1,7 +1,4 @@
-"""LLaVA-1.5: every picture is one square of a fixed number of tokens.
-
-Comes in: `transformers.LlavaProcessor`. Goes out: `LlavaInfo`. Never here: a call of the processor.
-"""
+"""LLaVA-1.5: every picture is one square of a fixed number of tokens."""
 
 from __future__ import annotations
 

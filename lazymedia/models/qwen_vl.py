@@ -1,8 +1,4 @@
-"""Qwen2-VL, Qwen2.5-VL and Qwen3-VL: a picture is as many patches as it is large, within bounds on its area.
-
-Comes in: `transformers.Qwen2VLProcessor`, `Qwen2_5_VLProcessor` or `Qwen3VLProcessor`. Goes out: `QwenVLInfo`. Never
-here: a call of the processor.
-"""
+"""Qwen2-VL, Qwen2.5-VL and Qwen3-VL: a picture is as many patches as it is large, within bounds on its area."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Which `ProcessingInfo` goes with which class of Hugging Face processor.
-
-Comes in: a processor, or where one is stored. Goes out: its `ProcessingInfo`. Never here: a download, or a guess; a
-class that is not declared is rejected.
-"""
+"""Which `ProcessingInfo` goes with which class of Hugging Face processor."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Audio items: references to encoded clips, and samples that are decoded already.
-
-Comes in: one clip or several, as references, arrays, tensors, lists of numbers, or pairs of samples and a rate. Goes
-out: `AudioProcessorItems`. Never here: a decode of encoded bytes; the rate and the channels that a model wants are
-mapped onto a reference and happen with its decode.
-"""
+"""Audio items: references to encoded clips, and samples that are decoded already."""
 
 from __future__ import annotations
 
@@ -96,7 +91,7 @@ class AudioProcessorItems(ModalityDataItems[Any]):
         super().__init__(data, "audio")
         self._rules = AudioRules() if rules is None else rules
 
-    def admit(self, index: int) -> None:
+    def check_limits(self, index: int) -> None:
         raw = self.get_raw(index)
         if raw is None or isinstance(raw, MediaRef):
             return
@@ -141,7 +136,7 @@ class AudioProcessorItems(ModalityDataItems[Any]):
             return raw.decode()
         if raw is None:
             return None
-        self.admit(index)
+        self.check_limits(index)
         array, rate = raw if isinstance(raw, tuple) else (raw, None)
         samples = to_floats(array, self._rules.limits)
         rate = rate or _assumed(self._rules)

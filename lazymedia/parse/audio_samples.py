@@ -1,8 +1,4 @@
-"""Samples that callers hand in: which axis is which, and what their numbers mean.
-
-Comes in: an array, a tensor or a list of numbers. Goes out: float32 samples, mono as (N,), more channels as (channels,
-N). Never here: a reference, or a setting of a model.
-"""
+"""Samples that callers hand in: which axis is which, and what their numbers mean."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Picture items: references to encoded pictures, and pictures that are decoded already.
-
-Comes in: one picture or several, as references, PIL images, arrays or tensors. Goes out: `ImageProcessorItems`. Never
-here: a decode of encoded bytes; a picture that came decoded is turned upright and into the asked mode when it is
-looked at.
-"""
+"""Picture items: references to encoded pictures, and pictures that are decoded already."""
 
 from __future__ import annotations
 
@@ -41,7 +36,7 @@ class PictureRules(Protocol):
         """The picture as this decoder would have decoded it: upright, composited, in the asked mode."""
         ...
 
-    def admit(self, image: Any, /) -> None:
+    def check_limits(self, image: Any, /) -> None:
         """Load the picture if it is within the limits. Raises UnprocessableMediaError."""
         ...
 
@@ -58,10 +53,10 @@ class ImageProcessorItems(ModalityDataItems[Any]):
         super().__init__(data, "image")
         self._rules = rules
 
-    def admit(self, index: int) -> None:
+    def check_limits(self, index: int) -> None:
         raw = self.get_raw(index)
         if self._rules is not None and is_picture(raw):
-            self._rules.admit(raw)
+            self._rules.check_limits(raw)
 
     def get(self, index: int) -> Any:
         raw = self.get_raw(index)

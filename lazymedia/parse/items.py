@@ -1,8 +1,5 @@
 """The items of one modality in one request, as stored and as decoded.
 
-Comes in: items that a parser has checked. Goes out: two views of each, and selections that keep what was parsed. Never
-here: validation or normalisation (a parser does both once), or an unrequested decode.
-
 * ``get_raw(i)`` is the item as stored: for fetched media the `MediaRef`. Hashing, look-up, selection and release read
   here.
 * ``get(i)`` is the item as a processor wants it; for a reference, its decoded media.
@@ -113,7 +110,7 @@ class ModalityDataItems(Generic[V]):
         """Where the item stood in the request, also after any number of selections."""
         return self._original[index]
 
-    def admit(self, index: int) -> None:
+    def check_limits(self, index: int) -> None:
         """Check an item that came decoded, before all of it is read. References were checked when they were made.
 
         Raises:

@@ -1,8 +1,4 @@
-"""From a request's media, however it was handed in, to items by modality.
-
-Comes in: a mapping of modality to one item or several. Goes out: `MultiModalDataItems`. Never here: fetching or
-decoding; what a reference needs beyond its decoder is mapped onto it and happens with its decode.
-"""
+"""From a request's media, however it was handed in, to items by modality."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Video items: references to encoded videos, and frames that are decoded already.
-
-Comes in: one video or several, as references, frames, or frames with metadata. Goes out: `VideoProcessorItems`. Never
-here: a decode of encoded bytes; what is stored keeps frames and metadata together, whichever view a model wants.
-"""
+"""Video items: references to encoded videos, and frames that are decoded already."""
 
 from __future__ import annotations
 
@@ -57,8 +53,8 @@ class VideoProcessorItems(ModalityDataItems[Any]):
         """What is known of one video, None where nothing is.
 
         Of a reference that is not decoded yet, what its payload says without decoding (`MediaRef.probe`): equal to
-        what the decode will tell, but for a frame that turns out to be broken, a turn that only the stream's own
-        messages tell, and a container that lies about the size. Where the payload does not tell, this
+        what the decode will report, but for a frame that turns out to be broken, a turn that only the stream's own
+        messages hold, and a container that lies about the size. Where the payload does not say, this
         video is decoded, and none of its siblings.
         """
         outline = self._outline(index)

@@ -1,9 +1,4 @@
-"""Decode jobs: one decode each, owned by a request's nursery, its outcome recorded and never raised.
-
-Comes in: references to decode, each with its place in the request. Goes out: ended jobs, and the first failure in
-request order. Never here: the nursery's lifetime (the state has it), or the meaning of a failure for a client beyond
-its class.
-"""
+"""Decode jobs: one decode each, owned by a request's nursery, its outcome recorded and never raised."""
 
 from __future__ import annotations
 
@@ -23,7 +18,7 @@ if TYPE_CHECKING:
     from lazymedia.media.ref import MediaRef
 
 _SERVER_FAULTS: Final = (ImportError, MemoryError, ReleasedError, DecoderCrashedError)
-"""What a decode fails with when no payload is to blame: a missing library, no memory, a reference given up."""
+"""What a decode fails with when no payload is at fault: a missing library, no memory, a reference given up."""
 
 
 @final

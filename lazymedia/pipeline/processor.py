@@ -1,10 +1,7 @@
 """The owner of everything that requests share: the serial limiter, the decode limiter, the cache, the warm-up.
 
-Comes in: what a model's processor can do, and requests. Goes out: finished requests. Never here: what a phase does, or
-how one request's nursery is used.
-
 A processor is an ``async with`` block. Entering makes its limiters and, for a warm-up in the background, takes the
-serial limiter's token in the same breath, so that no request can come first. Leaving refuses new requests, ends those
+serial limiter's token in the same breath, so that no request can come first. Leaving rejects new requests, ends those
 that are open and waits for them, then for the warm-up.
 """
 
@@ -244,7 +241,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
     async def _opened(
         self, inputs: ProcessorInputs, bypassed: Sequence[str] = ()
     ) -> AsyncIterator[MultiModalApplyState]:
-        self._admit(inputs)
+        self._check_limits(inputs)
         forked = inputs.fork()
         del inputs  # a cancellation may keep this frame, see frees_when_cancelled
         self._remember(forked)
@@ -294,8 +291,8 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             RuntimeError: Called on the loop's own thread, or from inside a phase or a decode, where it would wait for
                 itself; or the processor is not entered, or was entered before this process forked. The caller's fault.
         """
-        self._refuse_if_never_entered()
-        self._phases.refuse_if_closed()
+        self._reject_if_never_entered()
+        self._phases.raise_if_closed()
         return self._blocking.run(self.apply, inputs)
 
     # --- one request in one piece -------------------------------------------------------------------------------------
@@ -365,12 +362,12 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
     @property
     def model_id(self) -> str:
         """What names this model, and everything about its processor that changes outputs, in every item's identity."""
-        self._refuse_if_never_entered()
+        self._reject_if_never_entered()
         return self._shared.model_id
 
     def statistics(self) -> ProcessorStatistics:
         """The processor at this moment; for the loop that owns it."""
-        self._refuse_if_never_entered()
+        self._reject_if_never_entered()
         return ProcessorStatistics(
             open_requests=len(self._open),
             running_decodes=int(self._slots.limiter.borrowed_tokens),
@@ -383,7 +380,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             cache=None if self.cache is None else self.cache.stats(),
         )
 
-    def _admit(self, inputs: ProcessorInputs) -> None:
+    def _check_limits(self, inputs: ProcessorInputs) -> None:
         self.check_open()
         if inputs.cache is not None and inputs.cache is not self.cache:
             raise ValueError(
@@ -396,7 +393,7 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             if isinstance(raw, MediaRef):
                 self.forks.add(raw)
 
-    def _refuse_if_never_entered(self) -> None:
+    def _reject_if_never_entered(self) -> None:
         if not self._entered:
             raise RuntimeError("enter the processor first: async with MultiModalProcessor(...) as processor")
 
@@ -407,8 +404,8 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             OverloadedError: The processor is shutting down, or has.
             RuntimeError: It was never entered, or was in another loop, thread or process. The caller's fault.
         """
-        self._refuse_if_never_entered()
-        self._phases.refuse_if_closed()
+        self._reject_if_never_entered()
+        self._phases.raise_if_closed()
         self._phases.home.check("processor")
 
 

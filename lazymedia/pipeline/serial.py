@@ -1,8 +1,4 @@
-"""Phases one at a time, and what they work with.
-
-Comes in: synchronous functions. Goes out: `Phases`, which runs one at a time, and `Shared`, what all requests of one
-processor have in common. Never here: what a phase does, or a nursery.
-"""
+"""Phases one at a time, and what they work with."""
 
 from __future__ import annotations
 
@@ -58,7 +54,7 @@ class Phases:
             OverloadedError: The owner is shutting down.
             OverlapError: Another phase is running.
         """
-        self.refuse_if_closed()
+        self.raise_if_closed()
         if not self._guard.acquire(blocking=False):
             raise OverlapError("two phases ran at once")
         try:
@@ -66,7 +62,7 @@ class Phases:
         finally:
             self._guard.release()
 
-    def refuse_if_closed(self) -> None:
+    def raise_if_closed(self) -> None:
         """Does nothing unless the owner is shutting down.
 
         Raises:

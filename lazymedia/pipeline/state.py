@@ -1,9 +1,4 @@
-"""The state of one request between its phases: its nursery, its forks, its decode jobs.
-
-Comes in: an opened request. Goes out: the three steps, which a caller takes in order. Never here: the phases
-themselves (plain functions in `processing.phases`), the limiters and the cache (the processor has them), or the
-release of the forks (by indentation, in `MultiModalProcessor.open_apply`).
-"""
+"""The state of one request between its phases: its nursery, its forks, its decode jobs."""
 
 from __future__ import annotations
 
@@ -91,7 +86,7 @@ class MultiModalApplyState:
             UnprocessableMediaError: The first failure in request order, raised after all decodes have ended.
             ImportError, MemoryError, LazyMediaError: That failure, where it is no fault of the media.
         """
-        self._refuse_if_spoilt()
+        self._reject_if_spoilt()
         start = time.perf_counter()
         for job in self._jobs.values():
             await job.ended.wait()
@@ -139,7 +134,7 @@ class MultiModalApplyState:
 
     def decode(self, places: tuple[Place, ...]) -> None:
         """Start to decode the items at ``places``, unless they were started before."""
-        self._refuse_if_spoilt()
+        self._reject_if_spoilt()
         for modality, index in places:
             if (modality, index) in self._jobs:
                 continue
@@ -153,7 +148,7 @@ class MultiModalApplyState:
         """Run ``fn`` in a worker thread, alone among all phases; a caller that is cancelled never leaves it running
         alone.
         """
-        self._refuse_if_spoilt()
+        self._reject_if_spoilt()
         call = self._shared.phases.call(fn)
         start = time.perf_counter()
         child = Child(self._nursery, call.run, name="phase")
@@ -177,7 +172,7 @@ class MultiModalApplyState:
         self._evicted = True
         self._nursery.cancel_scope.cancel()
 
-    def _refuse_if_spoilt(self) -> None:
+    def _reject_if_spoilt(self) -> None:
         if self._evicted:
             raise shutting_down("processor")
         self._shared.phases.home.check("processor")

@@ -1,8 +1,4 @@
-"""A model's first request, without a client: it pays for what is done once.
-
-Comes in: what to run, and where phases take turns. Goes out: a state for statistics. Never here: what a warm-up
-processes.
-"""
+"""A model's first request, without a client: it pays for what is done once."""
 
 from __future__ import annotations
 

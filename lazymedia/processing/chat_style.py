@@ -1,8 +1,4 @@
-"""How a conversation reads as one text, for processors that bring no chat template of their own.
-
-Comes in: messages in Hugging Face's form. Goes out: a prompt with one placeholder for each item. Never here: a Jinja
-template; a processor that has one renders it itself.
-"""
+"""How a conversation reads as one text, for processors that bring no chat template of their own."""
 
 from __future__ import annotations
 

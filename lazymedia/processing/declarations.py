@@ -1,6 +1,6 @@
 """What a `ProcessingInfo` declares, checked when it is made.
 
-A mistake in a declaration would otherwise show in the first request, as a KeyError or as an error that blames the
+A mistake in a declaration would otherwise show in the first request, as a KeyError or as an error of the
 client's picture.
 """
 

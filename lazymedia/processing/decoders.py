@@ -70,7 +70,7 @@ def _check_defaults(kind: type[MediaIO[Any]], defaults: Mapping[str, Any]) -> No
     """Raise what the options of the operator and the model cause without a request's.
 
     Raises:
-        TypeError, ValueError: They cannot be used. Never an error that blames a client.
+        TypeError, ValueError: They cannot be used. Never an error of a client.
     """
     try:
         kind(**defaults)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 _RATE: Final = 16_000
-"""Hz, for a processor that takes audio and does not tell its rate."""
+"""Hz, for a processor that takes audio and does not name its rate."""
 _PICTURES: Final = ((100, 150), (700, 680), (330, 1000), (1100, 1300))
 """Height and width: other tiles, patches and shapes in each."""
 _VIDEOS: Final = ((4, 60, 90), (8, 120, 80), (6, 64, 64), (4, 200, 120))

@@ -1,9 +1,4 @@
-"""How the arrays of single items become those of one Hugging Face call on all of them.
-
-Comes in: named arrays of each item, processed alone, and a layout for each name. Goes out: the merged arrays. Never
-here: which processor has which fields (`lazymedia.models` says), or an import of torch (its tensors are recognised once
-the program has imported it).
-"""
+"""How the arrays of single items become those of one Hugging Face call on all of them."""
 
 from __future__ import annotations
 

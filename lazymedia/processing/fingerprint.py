@@ -1,7 +1,5 @@
 """What identifies a processor in the identity of everything it processes.
 
-Comes in: a processor. Goes out: a hash of whatever makes its outputs differ from another's. Never here: an item.
-
 The same pictures come out of the two image processors that Hugging Face has for a family with other last bits, and
 other versions of the libraries may round differently; so class, backend, settings and versions all count.
 """

@@ -1,9 +1,5 @@
 """What lazymedia knows about one Hugging Face processor, and how it runs it.
 
-Comes in: a processor, and one decoded item or one prompt at a time. Goes out: items processed alone, prompts laid out
-around them, and both merged as one call of the processor would return them. Never here: a cache, a request's life, or
-an event loop. The families that lazymedia knows are in `lazymedia.models`.
-
 Every item is processed alone, always. So an item's output never depends on its neighbours, and what a cache holds
 equals what a miss gives, by construction.
 """
@@ -332,7 +328,7 @@ class ProcessingInfo:
     def works(self, modality: str) -> bool:
         """Whether the processor can take a plain picture under its own options.
 
-        Where it cannot, an item on which it failed is not to blame, but the processor or what an integrator declared or
+        Where it cannot, an item on which it failed is not at fault, but the processor or what an integrator declared or
         overrode. Processes `dummy_item` until that has succeeded once.
         """
         if modality not in self._working:

@@ -1,8 +1,4 @@
-"""One request as processing sees it, and the cache identity of each of its items.
-
-Comes in: prompt, parsed items, and every option that changes what they are processed to. Goes out: `ProcessorInputs`,
-and hashes of its items. Never here: a look into a cache, or a decode.
-"""
+"""One request as processing sees it, and the cache identity of each of its items."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What one item becomes when the processor has seen it alone, which is what a cache holds.
-
-Comes in: a processor's arrays for one item, and the text that stands for it. Goes out: `ProcessedItem`, a value that
-depends on that item, the processor and its options only, never on its neighbours. Never here: how it was made.
-"""
+"""What one item becomes when the processor has seen it alone, which is what a cache holds."""
 
 from __future__ import annotations
 

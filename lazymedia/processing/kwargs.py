@@ -1,8 +1,5 @@
 """A request's options for the processor: which it may choose, and what holds in the end.
 
-Comes in: ``mm_processor_kwargs`` of a request, flat or grouped by modality. Goes out: `PreparedKwargs`, merged with the
-processor's own settings. Never here: an item.
-
 Hugging Face ignores an option that it does not know, with a line in a log. Here it is rejected, or a misspelt option
 would silently not hold.
 """

@@ -117,14 +117,14 @@ def look(inputs: ProcessorInputs, info: ProcessingInfo, model_id: str, algorithm
         cache = inputs.cache if inputs.can_use_cache else None
         pins = {} if cache is None else {mm_hash: pin for mm_hash in _each(hashes) if (pin := cache.pin(mm_hash))}
         missing = _first_of_each(inputs, hashes, pins)
-        _refuse_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
+        _reject_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
         if not info.processes_alone(inputs.mm_data_items):
             pins, missing = {}, list(places_of(inputs))
-            _refuse_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
+            _reject_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
         places = tuple(place for place in missing if _undecoded(inputs, place))
     if missing:
         _check_pixels(inputs, missing, info, options.prepared, limits)
-    _admit(inputs, places, limits)
+    _check_limits(inputs, places, limits)
     return Looked(hashes, pins, places, clock.seconds)
 
 
@@ -137,7 +137,7 @@ def everything_to_decode(inputs: ProcessorInputs, info: ProcessingInfo, limits: 
     options = _check_request(inputs, info)
     _check_pixels(inputs, list(places_of(inputs)), info, options.prepared, limits)
     places = tuple(place for place in places_of(inputs) if _undecoded(inputs, place))
-    _admit(inputs, places, limits)
+    _check_limits(inputs, places, limits)
     return places
 
 
@@ -158,7 +158,7 @@ def _check_request(inputs: ProcessorInputs, info: ProcessingInfo) -> ValidOption
     options = _options(inputs, info)
     info.check_prompt(inputs.prompt, inputs.mm_data_items.get_all_counts())
     inputs.checked_uuids()
-    _admit_direct(inputs)
+    _check_decoded(inputs)
     return options
 
 
@@ -199,12 +199,12 @@ def finish(
     hashes = looked.hashes
     known = {} if cache is None else _look_again(cache, looked)
     missing = _first_of_each(inputs, hashes, known)
-    _refuse_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
+    _reject_absent(inputs, [place for place in missing if _raw(inputs, place) is None], model_id, algorithm)
     needed = [place for place in missing if _undecoded(inputs, place)]
     if needed:
         places = tuple(filter(partial(_undecoded, inputs), places_of(inputs) if ask_for_all else needed))
         decoded = [place for place in places_of(inputs) if _is_decoded_ref(inputs, place)]
-        _admit(inputs, (*decoded, *places), limits)
+        _check_limits(inputs, (*decoded, *places), limits)
         return NeedDecodes(places)
 
     kwargs = _options(inputs, info).prepared
@@ -215,7 +215,7 @@ def finish(
         for place in missing:
             fresh[place] = _process(inputs, place, info, kwargs)
             total += fresh[place].nbytes
-            _refuse_excess(inputs, place, total, limits)
+            _reject_excess(inputs, place, total, limits)
     by_hash = known | {hashes[modality][index]: entry for (modality, index), entry in fresh.items()}
     entries = {
         modality: [fresh.get((modality, index)) or by_hash[mm_hash] for index, mm_hash in enumerate(of_modality)]
@@ -437,7 +437,7 @@ def _is_decoded_ref(inputs: ProcessorInputs, place: Place) -> bool:
     return isinstance(raw, MediaRef) and raw.is_decoded
 
 
-def _admit_direct(inputs: ProcessorInputs) -> None:
+def _check_decoded(inputs: ProcessorInputs) -> None:
     """Hold media that came decoded against the limits before anything reads all of it.
 
     Raises:
@@ -446,12 +446,12 @@ def _admit_direct(inputs: ProcessorInputs) -> None:
     for modality, index in places_of(inputs):
         items = inputs.mm_data_items[modality]
         try:
-            items.admit(index)
+            items.check_limits(index)
         except UnprocessableMediaError as exc:
             raise exc.at(modality, items.get_original_index(index)) from exc
 
 
-def _refuse_excess(inputs: ProcessorInputs, place: Place, nbytes: int, limits: Limits) -> None:
+def _reject_excess(inputs: ProcessorInputs, place: Place, nbytes: int, limits: Limits) -> None:
     """Bound what one request becomes: small pictures grow as large as a request's options say."""
     if nbytes > limits.max_request_processed_bytes:
         modality, index = place
@@ -464,7 +464,7 @@ def _refuse_excess(inputs: ProcessorInputs, place: Place, nbytes: int, limits: L
         )
 
 
-def _refuse_absent(inputs: ProcessorInputs, absent: list[Place], model_id: str, algorithm: Algorithm) -> None:
+def _reject_absent(inputs: ProcessorInputs, absent: list[Place], model_id: str, algorithm: Algorithm) -> None:
     if not absent:
         return
     hashes = inputs.get_mm_hashes(model_id, algorithm)
@@ -476,7 +476,7 @@ def _refuse_absent(inputs: ProcessorInputs, absent: list[Place], model_id: str, 
     )
 
 
-def _admit(inputs: ProcessorInputs, places: tuple[Place, ...], limits: Limits) -> None:
+def _check_limits(inputs: ProcessorInputs, places: tuple[Place, ...], limits: Limits) -> None:
     """Refuse a request whose decoded media would not fit, before anything is decoded."""
     total = 0
     for modality, index in places:

@@ -1,9 +1,5 @@
 """From a prompt with one placeholder for each item to the token ids that a model takes.
 
-Comes in: text, and what each item's placeholder becomes. Goes out: token ids, and where in them each item's tokens
-stand.
-Never here: pixels or samples; a cached item needs none to be laid out.
-
 Two ways lead to the same tokens:
 
 * *splice*: tokenise the prompt as it is and put each item's cached tokens where its placeholder's token stands. It
@@ -301,7 +297,7 @@ class PromptLayout:
 
         Raises:
             BadRequestError: As `lay_out`.
-            NotImplementedError: The tokenizer does not tell which characters a token stands for.
+            NotImplementedError: The tokenizer does not report which characters a token stands for.
         """
         if not self.hf_processor.tokenizer.is_fast:
             raise NotImplementedError("laying out a prompt needs a fast tokenizer, which knows where each token stands")

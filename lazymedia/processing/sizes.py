@@ -1,7 +1,5 @@
 """How large a picture becomes inside a processor, computed from its size and the settings alone.
 
-Comes in: height, width, and the settings in force. Goes out: numbers of pixels. Never here: a picture.
-
 A processor that brings the shorter side to 336 pixels makes 1.8 thousand million pixels out of a strip of 1 x 16,384,
 and a request that may choose sizes can ask for more. So the cost is known before it is spent.
 """

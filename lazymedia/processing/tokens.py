@@ -1,8 +1,5 @@
 """When the tokens of a placeholder may be cut out of a tokenised prompt and others put in their stead.
 
-Comes in: a Hugging Face tokenizer. Goes out: `Seams`, which knows between which tokens such a cut is exact. Never here:
-a prompt, or the cut itself.
-
 A fast tokenizer first finds its added tokens in the raw text, leftmost and longest first. What lies between two of them
 is then normalised, split and encoded by itself. So the tokens beside a placeholder stay what they were when the
 placeholder is replaced by a text that begins and ends with added tokens, provided that

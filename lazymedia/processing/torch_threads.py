@@ -1,8 +1,5 @@
 """How many threads torch may take while a Hugging Face processor runs.
 
-Comes in: a number. Goes out: a block under that bound. Never here: an import of torch; where nobody has imported it
-there is nothing to bound.
-
 Why: while one item is processed, other requests' decodes run in worker threads of their own, one for each core. If
 torch started as many again, they would stand in each other's way.
 """

@@ -1,8 +1,4 @@
-"""Which frames a Hugging Face video processor would take of a video, as options of our decoder.
-
-Comes in: a video processor. Goes out: `VideoMediaIO` options that choose the same frames. Never here: frames, or a call
-of the processor.
-"""
+"""Which frames a Hugging Face video processor would take of a video, as options of our decoder."""
 
 from __future__ import annotations
 

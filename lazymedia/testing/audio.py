@@ -1,7 +1,4 @@
-"""Encoded audio made on the spot, so that tests need no files.
-
-Comes in: lengths, rates, formats, a seed. Goes out: encoded bytes. Never here: a decode, or anything fetched.
-"""
+"""Encoded audio made on the spot, so that tests need no files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Decoders to test with: one that blocks at a gate, one that fails, one that counts.
-
-Comes in: what the decoder shall do. Goes out: a `MediaIO` and what it saw. Never here: a sleep; a gate is opened by the
-test, so that the order of events is the test's and not the scheduler's.
-"""
+"""Decoders to test with: one that blocks at a gate, one that fails, one that counts."""
 
 from __future__ import annotations
 
@@ -93,7 +89,7 @@ class GatedMediaIO(_Counted[T]):
         self._gate.set()
 
     def close(self) -> None:
-        """Close the gate again for later decodes, and forget that any has started."""
+        """Close the gate again for later decodes, and reset whether any has started."""
         self._gate.clear()
         self.started.clear()
 

@@ -1,7 +1,4 @@
-"""Encoded media made on the spot, the same bytes at every call, so that tests need no files.
-
-Comes in: sizes, formats, a seed. Goes out: encoded bytes. Never here: a decode, or anything fetched.
-"""
+"""Encoded media made on the spot, the same bytes at every call, so that tests need no files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Real Hugging Face processors, built in memory: nothing is downloaded and no file is read.
 
-Comes in: a family's name. Goes out: the processor class of that family, with its own image processor and a byte-level
-tokenizer of a few hundred tokens. Never here: a fake of a processor, or a model.
-
 What each is made of is in `family_table`.
 """
 

@@ -1,8 +1,4 @@
-"""What must be true when nothing is going on, and how to cancel a task the way an outsider does.
-
-Comes in: an owner of requests, or a task. Goes out: an AssertionError that names what was left behind. Never here:
-waiting for anything to end.
-"""
+"""What must be true when nothing is going on, and how to cancel a task the way an outsider does."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A loopback HTTP server for tests: answers from a table, misbehaves on request, and counts what it was asked.
-
-Comes in: routes. Goes out: HTTP/1.1 over real sockets, on either event loop. Never here: anything reachable from
-another machine, or a framework that would repair the answers a test wants broken.
-"""
+"""A loopback HTTP server for tests: answers from a table, misbehaves on request, and counts what it was asked."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Encoded videos made on the spot whose every frame says which it is, so that a test can tell which frames it got.
-
-Comes in: sizes, codecs, containers, a seed. Goes out: encoded bytes, and a frame's number read back. Never here:
-anything fetched.
-"""
+"""Encoded videos made on the spot whose every frame says which it is, so that a test can tell which frames it got."""
 
 from __future__ import annotations
 

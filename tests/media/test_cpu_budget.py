@@ -10,7 +10,7 @@ import pytest
 
 from lazymedia.media import MediaRef
 from lazymedia.media.cpu_budget import CpuBudget
-from lazymedia.media.video import VideoMediaIO, reader, side_by_side
+from lazymedia.media.video import VideoMediaIO, parallel, reader
 from lazymedia.testing import make_video
 
 LONG = make_video(120, gop=12)
@@ -32,7 +32,7 @@ def helpers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def counted(first: Callable[[], None], others: Sequence[Callable[[], None]]) -> None:
         asked.append(len(others))
-        side_by_side.run_all(first, others)
+        parallel.run_all(first, others)
 
     monkeypatch.setattr(reader, "run_all", counted)
     return asked

@@ -31,9 +31,11 @@ def test_a_broken_frame_in_the_middle_is_left_out_and_its_index_too(codec: str) 
     assert {*range(14), *range(15, 30)} >= set(metadata.frames_indices) >= {*range(14), *range(15, 30)} - {15}
     assert len(frames) == len(metadata.frames_indices) == len(metadata.timestamps)
     assert not metadata.do_sample_frames
-    whole = [rank for rank in metadata.frames_indices if not 14 <= rank < 20]
+    whole = [frame_index for frame_index in metadata.frames_indices if not 14 <= frame_index < 20]
     assert [
-        number for number, rank in zip(read_frame_numbers(frames), metadata.frames_indices) if rank in whole
+        number
+        for number, frame_index in zip(read_frame_numbers(frames), metadata.frames_indices)
+        if frame_index in whole
     ] == whole
 
 
@@ -41,12 +43,12 @@ def test_a_broken_frame_does_not_spoil_those_that_do_not_depend_on_it() -> None:
     """Whatever is chosen. A decoder's guesses at the frames that follow in its group differ with what it was given."""
     data = broken_packet(make_video(60, container="mkv", gop=20, b_frames=3), 24)
     everything, told = ALL.load_bytes(data)
-    by_rank = dict(zip(told.frames_indices, everything))
+    by_frame_index = dict(zip(told.frames_indices, everything))
 
     for count in (3, 7, 11, 20):
         frames, metadata = VideoMediaIO(num_frames=count).load_bytes(data)
-        for frame, rank in zip(frames, metadata.frames_indices):
-            assert 20 <= rank < 40 or np.array_equal(frame, by_rank[rank])
+        for frame, frame_index in zip(frames, metadata.frames_indices):
+            assert 20 <= frame_index < 40 or np.array_equal(frame, by_frame_index[frame_index])
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.5, 0.7, 0.95])

@@ -14,12 +14,12 @@ from av.video.frame import VideoFrame
 from lazymedia.limits import DEFAULT_LIMITS
 from lazymedia.media.video import PacketIndexCache, VideoMediaIO
 from lazymedia.media.video.container import open_video
-from lazymedia.media.video.frames import Converter, Turn
+from lazymedia.media.video.decode_ranges import DecodeRange, plan, shares
+from lazymedia.media.video.frame_sink import FrameSink
+from lazymedia.media.video.frames import Converter, Rotation
 from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.reader import SEEK_WORTH, reading
 from lazymedia.media.video.scan import scan
-from lazymedia.media.video.stretches import Stretch, plan, shares
-from lazymedia.media.video.taken import Taken
 from lazymedia.testing.video import draw_frame, make_video, read_frame_number, read_frame_numbers
 from tests.media import videos
 from tests.media.mp4_files import box, with_table
@@ -47,18 +47,18 @@ def test_chosen_frames_equal_a_linear_decode(kind: str, seek_worth: int, monkeyp
     data = videos.clip(kind)
     expected = videos.linear(data)
     rng = random.Random(7)
-    choices = [[rank] for rank in range(len(expected))]
+    choices = [[frame_index] for frame_index in range(len(expected))]
     choices += [sorted(rng.sample(range(len(expected)), rng.randint(2, 9))) for _ in range(20)]
     with reading(data, DEFAULT_LIMITS) as reader:
         index = reader.scan()
 
-    for ranks in choices:
+    for frame_indices in choices:
         with reading(data, DEFAULT_LIMITS) as reader:
-            frames, loaded = reader.read(index, ranks)
+            frames, loaded = reader.read(index, frame_indices)
 
-        assert loaded == ranks
-        for frame, rank in zip(frames, ranks):
-            assert np.array_equal(frame, expected[rank]), f"frame {rank} of {ranks}"
+        assert loaded == frame_indices
+        for frame, frame_index in zip(frames, frame_indices):
+            assert np.array_equal(frame, expected[frame_index]), f"frame {frame_index} of {frame_indices}"
 
 
 @pytest.mark.parametrize("kind", ["H.264, B-pyramid", "HEVC, closed GOP"])
@@ -67,12 +67,12 @@ def test_frames_that_no_other_needs_are_left_out(kind: str, monkeypatch: pytest.
     data = videos.clip(kind)
     offered: list[int | None] = []
 
-    class Counted(Taken):
+    class Counted(FrameSink):
         def offer(self, frame: VideoFrame, converter: Converter) -> None:
             offered.append(frame.pts)
             super().offer(frame, converter)
 
-    monkeypatch.setattr("lazymedia.media.video.reader.Taken", Counted)
+    monkeypatch.setattr("lazymedia.media.video.reader.FrameSink", Counted)
     with reading(data, DEFAULT_LIMITS) as reader:
         index = reader.scan()
         reader.read(index, [11])
@@ -114,7 +114,7 @@ def test_what_was_converted_before_changes_no_pixel() -> None:
 
     for frame in [*frames, *reversed(frames)]:
         place = np.empty((frame.height, frame.width, 3), np.uint8)
-        converter.write_rgb(frame, Turn(), place)
+        converter.write_rgb(frame, Rotation(), place)
 
         assert np.array_equal(place, frame.to_ndarray(format="rgb24")), frame
 
@@ -133,9 +133,9 @@ def test_a_stretch_is_not_left_for_a_key_frame_that_was_passed_already() -> None
     with reading(data, DEFAULT_LIMITS) as reader:
         index = reader.scan()
 
-    stretches = [(stretch.start, stretch.stop) for stretch in plan(index, [1, 3, 4, 13])]
+    ranges = [(decode_range.start, decode_range.stop) for decode_range in plan(index, [1, 3, 4, 13])]
 
-    assert stretches == [(0, 4), (12, 13)]
+    assert ranges == [(0, 4), (12, 13)]
 
 
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
@@ -201,7 +201,7 @@ def test_an_edit_list_hides_frames_that_then_do_not_count() -> None:
     frames, metadata = VideoMediaIO(num_frames=5).load_bytes(data)
 
     assert metadata.total_num_frames == 20
-    assert read_frame_numbers(frames) == [rank + 10 for rank in metadata.frames_indices]
+    assert read_frame_numbers(frames) == [frame_index + 10 for frame_index in metadata.frames_indices]
     assert metadata.timestamps[0] == 0
 
 
@@ -230,15 +230,15 @@ def test_a_seek_that_lands_late_in_a_transport_stream_is_noticed(monkeypatch: py
     monkeypatch.setattr("lazymedia.media.video.reader.SEEK_WORTH", 0)
     data = make_video(120, container="ts", gop=10, audio=True)
 
-    for rank in range(0, 120, 7):
+    for frame_index in range(0, 120, 7):
         frames, metadata = VideoMediaIO(num_frames=1).load_bytes(data)
         assert metadata.frames_indices == [0]
         with reading(data, DEFAULT_LIMITS) as reader:
             index = reader.scan()
-            frames, loaded = reader.read(index, [rank])
+            frames, loaded = reader.read(index, [frame_index])
 
-        assert loaded == [rank]
-        assert read_frame_number(frames[0]) == rank
+        assert loaded == [frame_index]
+        assert read_frame_number(frames[0]) == frame_index
 
 
 @kinds
@@ -254,10 +254,10 @@ def test_more_threads_change_no_pixel(kind: str, threads: int) -> None:
 
 
 def test_the_parts_of_threads_are_about_equal() -> None:
-    stretches = [Stretch(start, start + 9, {}) for start in range(0, 1000, 100)]
+    ranges = [DecodeRange(start, start + 9, {}) for start in range(0, 1000, 100)]
 
-    assert [len(share) for share in shares(stretches, 3)] == [4, 3, 3]
-    assert [len(share) for share in shares(stretches[:1], 3)] == [1]
+    assert [len(share) for share in shares(ranges, 3)] == [4, 3, 3]
+    assert [len(share) for share in shares(ranges[:1], 3)] == [1]
 
 
 def test_repeated_indices_give_repeated_frames() -> None:

@@ -36,13 +36,13 @@ def test_parameters_that_change_on_the_way_reach_the_decoder(
     expected = videos.linear(data)
     assert len(expected) == 180
     rng = random.Random(3)
-    for ranks in ([100], [179], *(sorted(rng.sample(range(180), 4)) for _ in range(10))):
+    for frame_indices in ([100], [179], *(sorted(rng.sample(range(180), 4)) for _ in range(10))):
         with reading(data, DEFAULT_LIMITS) as reader:
-            frames, loaded = reader.read(reader.scan(), ranks)
+            frames, loaded = reader.read(reader.scan(), frame_indices)
 
-        assert loaded == ranks
-        for frame, rank in zip(frames, ranks):
-            assert np.array_equal(frame, expected[rank]), f"frame {rank} of {ranks}"
+        assert loaded == frame_indices
+        for frame, frame_index in zip(frames, frame_indices):
+            assert np.array_equal(frame, expected[frame_index]), f"frame {frame_index} of {frame_indices}"
 
 
 def flv_tags(clip: bytes) -> list[bytes]:
@@ -66,8 +66,8 @@ def test_parameters_that_are_only_told_again_cost_nothing() -> None:
     with open_video(again, DEFAULT_LIMITS) as opened:
         assert not scan(opened).changes
     with reading(again, DEFAULT_LIMITS) as reader:
-        frames, ranks = reader.read(reader.scan(), [40])
+        frames, frame_indices = reader.read(reader.scan(), [40])
 
         assert reader.decoded < 12
-    assert ranks == [40]
+    assert frame_indices == [40]
     assert np.array_equal(frames[0], videos.linear(again)[40])

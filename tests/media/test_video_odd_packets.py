@@ -164,7 +164,10 @@ def test_a_crop_is_the_streams_own_in_header_and_frames(codec: str, crop: str, m
     taken = dict(part.split("=") for part in crop.split(":"))
     assert metadata.width == 128 - int(taken.get("crop_left", 0)) - int(taken.get("crop_right", 0))
     wanted = [frame[:, -metadata.width :] for frame in videos.linear(data)]
-    assert all(np.array_equal(frame, wanted[rank]) for frame, rank in zip(frames, metadata.frames_indices, strict=True))
+    assert all(
+        np.array_equal(frame, wanted[frame_index])
+        for frame, frame_index in zip(frames, metadata.frames_indices, strict=True)
+    )
 
 
 @pytest.mark.parametrize("crop", CROPS)
@@ -273,10 +276,10 @@ def test_of_damaged_motion_jpeg_five_frames_are_those_of_all(kind: str) -> None:
             some, five = VideoMediaIO(num_frames=5).load_bytes(data)
         except UnprocessableMediaError:
             continue
-        by_rank = dict(zip(all_of.frames_indices, every, strict=True))
+        by_frame_index = dict(zip(all_of.frames_indices, every, strict=True))
         left_out += all_of.total_num_frames - len(every)
-        for rank, frame in zip(five.frames_indices, some, strict=True):
-            assert np.array_equal(frame, by_rank[rank]), (seed, rank)
+        for frame_index, frame in zip(five.frames_indices, some, strict=True):
+            assert np.array_equal(frame, by_frame_index[frame_index]), (seed, frame_index)
     assert left_out
 
 
@@ -337,7 +340,7 @@ def test_frames_of_a_superframe_that_do_not_decode_take_no_others_with_them(brok
 
     frames, metadata = VideoMediaIO(sampling="all").load_bytes(muxed(clip, contents, "webm"))
 
-    assert metadata.frames_indices == [rank for rank in range(12) if good or rank != 5]
+    assert metadata.frames_indices == [frame_index for frame_index in range(12) if good or frame_index != 5]
     if good:
         np.testing.assert_array_equal(frames, VideoMediaIO(sampling="all").load_bytes(clip)[0])
 

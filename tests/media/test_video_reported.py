@@ -98,13 +98,15 @@ def test_chosen_frames_are_those_that_were_asked_for_from_a_kept_index_and_by_tw
             frames, metadata = reader.load_bytes(odd(kind))
 
             assert len(metadata.frames_indices) == count
-            assert np.array_equal(frames, np.stack([everything[rank] for rank in metadata.frames_indices]))
+            assert np.array_equal(
+                frames, np.stack([everything[frame_index] for frame_index in metadata.frames_indices])
+            )
     assert index_cache.scans == 1
-    for rank in range(12):
+    for frame_index in range(12):
         with reading(odd(kind), DEFAULT_LIMITS) as opened:
-            frames, loaded = opened.read(opened.scan(), [rank])
-        assert loaded == [rank]
-        assert np.array_equal(frames[0], everything[rank])
+            frames, loaded = opened.read(opened.scan(), [frame_index])
+        assert loaded == [frame_index]
+        assert np.array_equal(frames[0], everything[frame_index])
 
 
 def test_a_frame_of_two_fields_costs_two_packets_and_no_key_frame_before_its_own() -> None:
@@ -142,7 +144,9 @@ def test_a_field_that_was_lost_shifts_no_other_frame(container: str, lost: tuple
 
     assert metadata.total_num_frames == 12
     assert read_frame_numbers(frames) == metadata.frames_indices
-    assert metadata.timestamps == pytest.approx([rank / 25 for rank in metadata.frames_indices], abs=0.022)
+    assert metadata.timestamps == pytest.approx(
+        [frame_index / 25 for frame_index in metadata.frames_indices], abs=0.022
+    )
     assert np.array_equal(frames, np.stack(videos.linear(data)))
     assert {0, 1, 2, 3, 8, 9, 10} <= set(metadata.frames_indices)
 
@@ -180,7 +184,9 @@ def test_indices_and_times_are_those_of_the_frames_handed_over(codec: str, wante
 
     assert read_frame_numbers(frames) == metadata.frames_indices
     assert len(frames) == wanted
-    assert metadata.timestamps == pytest.approx([rank / metadata.fps for rank in metadata.frames_indices], abs=0.002)
+    assert metadata.timestamps == pytest.approx(
+        [frame_index / metadata.fps for frame_index in metadata.frames_indices], abs=0.002
+    )
 
 
 PLAIN = {

@@ -27,7 +27,7 @@ FPS = (0.5, 1.0, 2.0, 3.7)
 
 def clip(total: int, fps: float) -> Clip:
     """A clip of constant rate."""
-    return Clip([rank / fps for rank in range(total)], fps, total / fps)
+    return Clip([frame_index / fps for frame_index in range(total)], fps, total / fps)
 
 
 @pytest.mark.parametrize(

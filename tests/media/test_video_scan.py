@@ -76,10 +76,10 @@ def test_a_seek_lands_on_the_key_frame_itself(what: str, monkeypatch: pytest.Mon
     clip = CLIPS[what]()
     with reading(clip, DEFAULT_LIMITS) as reader:
         index = reader.scan()
-        rank = index.rank_of(index.key_pts[-1])
-        assert rank is not None
-        frames, ranks = reader.read(index, [rank])
+        frame_index = index.frame_at(index.key_pts[-1])
+        assert frame_index is not None
+        frames, frame_indices = reader.read(index, [frame_index])
 
-    assert ranks == [rank]
-    assert read_frame_number(frames[0]) == rank
+    assert frame_indices == [frame_index]
+    assert read_frame_number(frames[0]) == frame_index
     assert len(read) <= 1 + (what in {"an uneven rate", "an edit that begins later"}) * 20

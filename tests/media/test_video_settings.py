@@ -19,10 +19,10 @@ from lazymedia.media.cancellation import DecodeStopped, checkpoint, stopping_whe
 from lazymedia.media.video import PacketIndexCache, VideoMediaIO, VideoMetadata
 from lazymedia.media.video.container import Opened, packets_of
 from lazymedia.media.video.index import PacketIndex
+from lazymedia.media.video.parallel import run_all
 from lazymedia.media.video.reader import reading
 from lazymedia.media.video.sampling import Clip
 from lazymedia.media.video.scan import scan
-from lazymedia.media.video.side_by_side import run_all
 from lazymedia.testing import make_image
 from lazymedia.testing.video import make_video, read_frame_numbers
 from tests.media.stops import After

@@ -115,12 +115,12 @@ def test_sizes_colours_and_turns_are_the_same(shape: str) -> None:
 def test_a_seek_lands_on_the_frame_that_is_wanted(container: str, options: dict[str, str]) -> None:
     data = make_video(120, container=container, gop=10, b_frames=3, options=options)
 
-    for rank in range(3, 120, 13):
+    for frame_index in range(3, 120, 13):
         with reading(data, DEFAULT_LIMITS, threads=1) as reader:
-            frames, loaded = reader.read(reader.scan(), [rank])
+            frames, loaded = reader.read(reader.scan(), [frame_index])
 
-        assert loaded == [rank]
-        assert read_frame_number(frames[0]) == rank
+        assert loaded == [frame_index]
+        assert read_frame_number(frames[0]) == frame_index
         assert reader.decoded <= 25, "two groups at most, and what it takes to see the first frame"
 
 
@@ -148,9 +148,9 @@ def test_a_broken_frame_is_left_out(codec: str) -> None:
 
     assert metadata.total_num_frames == 30
     assert {*range(14), *range(20, 30)} <= set(metadata.frames_indices) <= {*range(14), *range(15, 30)}
-    sound = [rank for rank in metadata.frames_indices if not 14 <= rank < 20]
+    sound = [frame_index for frame_index in metadata.frames_indices if not 14 <= frame_index < 20]
     told = zip(read_frame_numbers(frames), metadata.frames_indices)
-    assert [number for number, rank in told if rank in sound] == sound
+    assert [number for number, frame_index in told if frame_index in sound] == sound
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.7])
@@ -185,7 +185,7 @@ def test_fewer_frames_in_the_index_than_there_are_is_an_error() -> None:
 
 def test_frames_without_times_of_their_own_are_refused() -> None:
     with reading(make_video(5), DEFAULT_LIMITS, threads=1) as reader:
-        with pytest.raises(UnprocessableMediaError, match="cannot be told apart"):
+        with pytest.raises(UnprocessableMediaError, match="cannot be distinguished"):
             reader.read(replace(reader.scan(), timed=False), [3])
 
 

@@ -134,7 +134,7 @@ def test_every_policy_applies(policy: str) -> None:
 
     wanted = POLICIES[policy](Clip(TIMES, 7 / 0.64, 0.64), Request(num_frames=32 if policy == "uniform" else None))
     assert metadata.frames_indices == wanted
-    assert metadata.timestamps == [TIMES[rank] for rank in wanted]
+    assert metadata.timestamps == [TIMES[frame_index] for frame_index in wanted]
     assert np.array_equal(frames, every[wanted])
 
 

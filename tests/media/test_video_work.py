@@ -19,9 +19,9 @@ from lazymedia.limits import Limits
 from lazymedia.media.video import VideoMediaIO
 from lazymedia.media.video.container import open_video
 from lazymedia.media.video.index import PacketIndex
+from lazymedia.media.video.nal import length_bytes, pictures
 from lazymedia.media.video.reader import reading
 from lazymedia.media.video.scan import scan
-from lazymedia.media.video.units import length_bytes, pictures
 from lazymedia.media.video.work import Work
 from lazymedia.testing.video import make_video
 from tests.cpu import cpu_seconds_below

@@ -108,10 +108,10 @@ def joined(*clips: bytes, container: str = "mpegts") -> bytes:
     return buffer.getvalue()
 
 
-def broken_packet(data: bytes, rank: int) -> bytes:
+def broken_packet(data: bytes, frame_index: int) -> bytes:
     """The same video, the packet of one frame overwritten."""
     with av.open(io.BytesIO(data), "r") as source:
         packets = sorted((packet.pts, bytes(packet)) for packet in source.demux(video=0) if packet.pts is not None)
-    packet = packets[rank][1]
+    packet = packets[frame_index][1]
     assert data.count(packet) == 1
     return data.replace(packet, b"\xff" * len(packet))

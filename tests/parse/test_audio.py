@@ -197,7 +197,7 @@ def test_an_item_over_a_limit_is_refused_before_it_is_read(what: str) -> None:
     samples, rate = ODD[what]
     items = parse(samples if rate is None else (samples, rate), audio_rules(16_000))
 
-    for look in (items.admit, items.get):
+    for look in (items.check_limits, items.get):
         with pytest.raises(UnprocessableMediaError):
             look(0)
 
@@ -207,7 +207,7 @@ def test_what_resampling_would_blow_up_is_refused_before_it_is_read() -> None:
     items = parse((np.zeros(20_000, np.float32), 8_000), rules)
 
     with pytest.raises(UnprocessableMediaError, match="after resampling"):
-        items.admit(0)
+        items.check_limits(0)
 
 
 def test_samples_that_are_no_numbers_are_refused() -> None:

@@ -145,7 +145,7 @@ class CachedDownloads:
                 else:
                     self._check(self._parsed(url))
         except (LazyMediaError, ValueError):
-            return None  # asking its URL anew will tell
+            return None  # asking its URL anew will show
         return source
 
     def _parsed(self, text: str) -> HttpUrl:

@@ -124,7 +124,7 @@ def _lifetime(headers: Headers, directives: dict[bytes, list[bytes]], now: float
 
 
 def _age(headers: Headers, now: float) -> float:
-    """Seconds since the origin made the response, as far as its headers tell."""
+    """Seconds since the origin made the response, as far as its headers say."""
     stated = [_seconds(value) for value in _values(headers, b"age")]
     apparent = [now - date for date in map(http_date, _values(headers, b"date")) if date is not None]
     return max([0, *stated, *apparent])

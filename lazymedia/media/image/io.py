@@ -157,7 +157,7 @@ class ImageMediaIO(MediaIO[Picture]):
                 return array
             return convert.finish(found.decode(data, self._limits), self._target)
 
-    def admit(self, image: Image.Image) -> None:
+    def check_limits(self, image: Image.Image) -> None:
         """Load a picture that is already open, if it is within the limits on size.
 
         Raises:

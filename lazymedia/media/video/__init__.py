@@ -1,21 +1,16 @@
 """Videos: from encoded bytes to chosen frames, upright, and what is known of them.
 
-* `io`: `VideoMediaIO`, the decoder with its settings, references and identity
+* `io`: `VideoMediaIO`, the decoder with its settings, references and identity; `backends`: what decodes a payload
 * `metadata`: `VideoMetadata`
 * `sampling`: which frames are wanted, one pure function for each policy
-* `container`: a demuxer chosen from the bytes and shut off from everything else; `tables` holds an MP4's claims against
-  its bytes first
-* `index`: where frames lie, learnt from packets; `fields` tells which of them are halves of frames; `index_cache` keeps
-  that
-* `backends`: what decodes a payload
-* `reader`: the wanted frames and no others; `frames` turns one upright and converts it; `torchcodec_reader`:
-  the same by torchcodec
-* `stretches`: which packets the wanted frames need
-* `side_by_side`: several parts of one video at once
-* `taken`: the array that a decode fills
+* `container`: the demuxer, the best stream and its packets
+* `scan`: the index of frames (`index`, kept by `index_cache`) from all packets; `nal` reads their units, `interlaced`
+  finds halves of frames, `work` bounds what a decode may cost
+* `reader`: decodes the wanted frames and no others, in `decode_ranges`, several in `parallel`, into a `frame_sink`;
+  `frames` rotates and converts one; `torchcodec_reader`: the same by torchcodec
 * `jpeg_sequence`: videos that come as pictures; `picture_sequence`: those of a format for pictures, such as animated
   WebP, whose chunks `webp_chunks` reads
-* `faults`: what a video's own fault looks like
+* `errors`: the errors of a video that is at fault itself
 
 Importing this loads neither PyAV nor numpy.
 """

@@ -1,8 +1,4 @@
-"""What decodes a video: told by a setting and by the payload's own bytes, before any key is made.
-
-Comes in: a setting, a payload. Goes out: a backend's name, or a reader. Never here: a codec library, but to learn
-whether it can be loaded.
-"""
+"""What decodes a video: by a setting and the payload's own bytes, before any key is made."""
 
 from __future__ import annotations
 

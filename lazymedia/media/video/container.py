@@ -182,7 +182,7 @@ def packets_of(opened: Opened) -> Iterator[Packet[VideoStream]]:
                 raise rejection(f"a video of this size may have {most} packets at most")
             if size > most_bytes:
                 raise rejection(f"the packets of a video of this size may hold {most_bytes} bytes at most")
-            if packet.size:  # an empty packet would tell the decoder that the stream has ended
+            if packet.size:  # an empty packet means to the decoder that the stream has ended
                 yield packet
     except av.FFmpegError:
         return  # a truncated container; what came before the cut stands

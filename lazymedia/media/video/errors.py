@@ -15,7 +15,7 @@ def rejection(message: str) -> UnprocessableMediaError:
 
 @contextmanager
 def payload_errors(what: str) -> Iterator[None]:
-    """Turn whatever a codec library raises inside the block into an error that blames the payload.
+    """Turn whatever a codec library raises inside the block into an error of the payload.
 
     ImportError and MemoryError pass as they are, as do errors of this library and those that only a mistake in it
     raises.

@@ -1,8 +1,5 @@
 """One decoded frame: which way is up, and its pixels as RGB.
 
-Comes in: a frame of PyAV's and a place in an array. Goes out: upright pixels in that place. Never here: a choice of
-frames.
-
 A frame belongs to the thread that decoded it: PyAV 18 hangs for good when two threads convert one.
 """
 
@@ -22,7 +19,7 @@ Pixels = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Rotation:
     """How stored pixels become upright ones: swapped axes first, then flips of rows and columns."""
 
     swap: bool = False
@@ -39,7 +36,7 @@ class Turn:
         return turned[:: -1 if self.flip_rows else 1, :: -1 if self.flip_columns else 1]
 
 
-def turn_of(frame: VideoFrame) -> Turn:
+def rotation_of(frame: VideoFrame) -> Rotation:
     """What the frame's display matrix asks for.
 
     ``frame.side_data`` is not used: it keeps the frame in a cycle of references (PyAV 18.1), so that its memory goes
@@ -47,7 +44,7 @@ def turn_of(frame: VideoFrame) -> Turn:
     that memory was, so that the pixels would depend on the time of the collection.
 
     PyAV 18 cannot list what goes with a frame once FFmpeg 8 puts a kind there that it has no name for: EXIF of a JPEG,
-    views of MV-HEVC, LCEVC. It then tells the angle alone, by which a mirrored picture is turned and not mirrored.
+    views of MV-HEVC, LCEVC. It then gives the angle alone, by which a mirrored picture is turned and not mirrored.
     """
     from av.sidedata.sidedata import SideDataContainer
 
@@ -55,23 +52,23 @@ def turn_of(frame: VideoFrame) -> Turn:
     try:
         data = side_data_of(frame).get("DISPLAYMATRIX")
     except ValueError:
-        return turn_by(_MATRICES[round(frame.rotation / 90) % 4])
-    return Turn() if data is None else turn_by([int(part) for part in np.frombuffer(data, dtype=np.int32)])
+        return rotation_by(_MATRICES[round(frame.rotation / 90) % 4])
+    return Rotation() if data is None else rotation_by([int(part) for part in np.frombuffer(data, dtype=np.int32)])
 
 
 _MATRICES: Final = ((1, 0, 0, 0, 1), (0, -1, 0, 1, 0), (-1, 0, 0, 0, -1), (0, 1, 0, -1, 0))
 """Display matrices of a turn by no, one, two and three quarters, counterclockwise."""
 
 
-def turn_by(matrix: Sequence[int]) -> Turn:
+def rotation_by(matrix: Sequence[int]) -> Rotation:
     """What a display matrix asks for, to the nearest quarter turn, mirroring included.
 
     Row by row, it takes column x and row y to column ``a*x + c*y`` and row ``b*x + d*y`` (ISO/IEC 14496-12, 6.2.2).
     """
     a, b, _, c, d = matrix[:5]
     if abs(a) >= abs(b):
-        return Turn(flip_rows=d < 0, flip_columns=a < 0)
-    return Turn(swap=True, flip_rows=b < 0, flip_columns=c < 0)
+        return Rotation(flip_rows=d < 0, flip_columns=a < 0)
+    return Rotation(swap=True, flip_rows=b < 0, flip_columns=c < 0)
 
 
 class Converter:
@@ -84,15 +81,15 @@ class Converter:
 
         self._reformatter = VideoReformatter()
 
-    def write_rgb(self, frame: VideoFrame, turn: Turn, place: Pixels) -> None:
+    def write_rgb(self, frame: VideoFrame, rotation: Rotation, place: Pixels) -> None:
         """Convert a frame to RGB, 8 bits a channel, upright, into ``place`` (H, W, 3).
 
         The conversion is swscale's, as PyAV's ``to_ndarray(format="rgb24")`` has it, bit for bit.
         """
         rgb = self._reformatter.reformat(frame, format="rgb24", threads=1)
-        plane: Any = rgb.planes[0]  # the stubs do not tell that it is a buffer
+        plane: Any = rgb.planes[0]  # the stubs do not say that it is a buffer
         rows = np.frombuffer(plane, dtype=np.uint8).reshape(-1, plane.line_size)[: rgb.height, : rgb.width * 3]
-        place[...] = turn.apply(rows.reshape(rgb.height, rgb.width, 3))
+        place[...] = rotation.apply(rows.reshape(rgb.height, rgb.width, 3))
 
 
-__all__ = ["Converter", "Pixels", "Turn", "turn_by", "turn_of"]
+__all__ = ["Converter", "Pixels", "Rotation", "rotation_by", "rotation_of"]

@@ -1,8 +1,4 @@
-"""Where the frames of a video lie: which packet each is, and from which one on it can be decoded.
-
-Comes in: times and positions, as they were learnt. Goes out: a `PacketIndex`, which answers for frames. Never here: a
-packet, or how they are learnt.
-"""
+"""Where the frames of a video lie: which packet each is, and from which one on it can be decoded."""
 
 from __future__ import annotations
 
@@ -14,14 +10,14 @@ from functools import cached_property
 
 @dataclass(frozen=True, eq=False)
 class PacketIndex:
-    """The packets of one video stream. A *position* counts packets as they are stored; a *rank* counts frames as they
-    are shown.
+    """The packets of one video stream. A *position* counts packets as they are stored; a *frame index*
+    counts frames as they are shown.
 
     Attributes:
-        timed: Whether display times tell frames apart. Where not, frames are told by counting what is decoded, and no
+        timed: Whether display times distinguish frames. Where not, frames are found by counting what is decoded, and no
             part of the video can be left out.
-        pts: Display time of each frame shown, by rank, in ticks. Just the ranks where not timed.
-        positions: Position of each frame shown, by rank.
+        pts: Display time of each frame shown, by frame index, in ticks. Just the frame indices where not timed.
+        positions: Position of each frame shown, by frame index.
         key_pts: Display times of key frames, ascending.
         key_positions: Their positions.
         key_seeks: A time from which on the container finds each of them: decode time in MP4, display time elsewhere.
@@ -75,9 +71,9 @@ class PacketIndex:
 
     @property
     def times(self) -> list[float]:
-        """Seconds from the first frame, by rank. Made anew each time, for a cache to hold no more than `size`."""
+        """Seconds from the first frame, by frame index. Made anew each time: a cache holds no more than `nbytes`."""
         if not self.timed:
-            return [rank / self.fps if self.fps else 0.0 for rank in range(self.total)]
+            return [frame_index / self.fps if self.fps else 0.0 for frame_index in range(self.total)]
         first = self.pts[0]
         return [(pts - first) * self.tick for pts in self.pts]
 
@@ -86,20 +82,20 @@ class PacketIndex:
         """Bytes that this takes in a cache, about."""
         return 512 + 16 * len(self.pts) + 24 * len(self.key_pts)
 
-    def rank_of(self, pts: int | None) -> int | None:
+    def frame_at(self, pts: int | None) -> int | None:
         """Which frame is shown at ``pts``; None for a time that no packet named."""
         if pts is None:
             return None
-        rank = bisect_left(self.pts, pts)
-        return rank if rank < self.total and self.pts[rank] == pts else None
+        frame_index = bisect_left(self.pts, pts)
+        return frame_index if frame_index < self.total and self.pts[frame_index] == pts else None
 
-    def entry(self, rank: int, *, before: int = 0) -> int:
-        """The position at which decoding may begin so that frame ``rank`` comes out right: that of the last key frame
+    def entry(self, frame_index: int, *, before: int = 0) -> int:
+        """The position at which decoding may begin so that the frame comes out right: that of the last key frame
         shown no later, or of one ``before`` it. The head where parameters change.
         """
         if not self.timed or self.changes:
             return 0
-        key = bisect_right(self.key_pts, self.pts[rank]) - 1 - before
+        key = bisect_right(self.key_pts, self.pts[frame_index]) - 1 - before
         return self.key_positions[key] if key >= 0 else 0
 
     def key_at(self, pts: int | None) -> int | None:

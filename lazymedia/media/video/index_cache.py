@@ -1,7 +1,4 @@
-"""Packet indexes that are kept, so that a second decode of a payload need not read all of its packets again.
-
-Comes in: a payload's digest and its index. Goes out: the index. Never here: a payload.
-"""
+"""Packet indexes that are kept, so that a second decode of a payload need not read all of its packets again."""
 
 from __future__ import annotations
 

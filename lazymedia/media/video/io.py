@@ -1,8 +1,4 @@
-"""The decoder for videos: settings, references, identity.
-
-Comes in: a payload. Goes out: a reference, or frames and what is known of them. Never here: a container's bytes, or
-PyAV and numpy before the first decode.
-"""
+"""The decoder for videos: settings, references, identity."""
 
 from __future__ import annotations
 
@@ -50,7 +46,7 @@ class VideoMediaIO(MediaIO[Video]):
     """Decodes chosen frames of a video, each exactly as a decode from the first frame on would give it.
 
     Frames are RGB with 8 bits a channel and upright (the display matrix is applied, mirroring included). A deeper SDR
-    video is brought to 8 bits by swscale; HDR (PQ, HLG) is refused. A clip with fewer frames than asked for gives what
+    video is brought to 8 bits by swscale; HDR (PQ, HLG) is rejected. A clip with fewer frames than asked for gives what
     it has; a frame that does not decode is left out and missing in ``frames_indices``. Frames that an edit list hides
     do not count. A size that changes in the middle is an error.
 
@@ -198,7 +194,7 @@ class VideoMediaIO(MediaIO[Video]):
         size = display_size(data)
         wanted = self._request.num_frames if "num_frames" in READS[self._policy] else None
         if size is None or wanted is None or size[0] * size[1] > self._limits.max_video_frame_pixels:
-            return None  # a size over the limit is refused by the decode, if the stream really has it
+            return None  # a size over the limit is rejected by the decode, if the stream really has it
         return wanted * size[0] * size[1] * 3
 
     def load_base64_ref(self, media_type: str, text: str) -> MediaRef[Video]:
@@ -243,16 +239,16 @@ class VideoMediaIO(MediaIO[Video]):
             backends.reading(backend, data, self._limits, threads=self._threads) as reader,
         ):
             index = indexes.index(reader.scan)
-            ranks = self._choose(Clip(index.times, index.fps, index.duration))
+            frame_indices = self._choose(Clip(index.times, index.fps, index.duration))
             with payload_errors("the video cannot be decoded"):
-                frames, loaded = reader.read(index, ranks)
+                frames, loaded = reader.read(index, frame_indices)
         return frames, self._metadata(index, loaded, (frames.shape[2], frames.shape[1]), backend)
 
     def _check_headers(self, data: bytes) -> None:
         check_headers(data, identify(data) or "", self._limits, self.modality)
 
     def _outline(self, data: bytes, indexes: IndexSource, backend: str) -> VideoMetadata | None:
-        """What a decode will tell, unless a frame does not decode: learnt from packets and headers alone."""
+        """What a decode will report, unless a frame does not decode: learnt from packets and headers alone."""
         from lazymedia.media.video.reader import planned
         from lazymedia.media.video.upright import shown_size
 
@@ -262,31 +258,33 @@ class VideoMediaIO(MediaIO[Video]):
             if size is None:
                 return None
             index = indexes.index(partial(scan, opened))
-            ranks = self._choose(Clip(index.times, index.fps, index.duration))
-            planned(opened, index, sorted(set(ranks)), len(data), self._limits)
-        return self._metadata(index, ranks, size, backend)
+            frame_indices = self._choose(Clip(index.times, index.fps, index.duration))
+            planned(opened, index, sorted(set(frame_indices)), len(data), self._limits)
+        return self._metadata(index, frame_indices, size, backend)
 
-    def _metadata(self, index: PacketIndex, ranks: list[int], size: tuple[int, int], backend: str) -> VideoMetadata:
+    def _metadata(
+        self, index: PacketIndex, frame_indices: list[int], size: tuple[int, int], backend: str
+    ) -> VideoMetadata:
         times = index.times
         return VideoMetadata(
             total_num_frames=index.total,
             fps=index.fps,
             duration=index.duration,
-            frames_indices=ranks,
-            timestamps=[times[rank] for rank in ranks],
+            frames_indices=frame_indices,
+            timestamps=[times[frame_index] for frame_index in frame_indices],
             width=size[0],
             height=size[1],
             video_backend=backend,
-            do_sample_frames=ranks == list(range(index.total)),
+            do_sample_frames=frame_indices == list(range(index.total)),
         )
 
     def _choose(self, clip: Clip) -> list[int]:
         if self._policy == "all" and clip.total > self._limits.max_video_frames:
             raise self._too_many(clip.total)
-        ranks = POLICIES[self._policy](clip, self._request)
-        if len(ranks) > self._limits.max_video_frames:
-            raise self._too_many(len(ranks))
-        return ranks
+        frame_indices = POLICIES[self._policy](clip, self._request)
+        if len(frame_indices) > self._limits.max_video_frames:
+            raise self._too_many(len(frame_indices))
+        return frame_indices
 
     def _within(self, name: str, value: int) -> int:
         if _count(name, value) > self._limits.max_video_frames:

@@ -1,8 +1,4 @@
-"""What is known of a video besides its pixels.
-
-Comes in: numbers that a decode found. Goes out: one value that reads as attributes and as a mapping. Never here: a
-guess about frames that were not loaded.
-"""
+"""What is known of a video besides its pixels."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ class VideoMetadata(Mapping[str, Any]):
         total_num_frames: Frames of the video that are shown, counted from its packets and never taken from a header. A
             frame that turns out not to decode is among them.
         fps: Frames per second of the video: its header's rate where the timestamps bear that out, otherwise their
-            mean. 0.0 for a single frame whose rate nothing tells.
+            mean. 0.0 for a single frame whose rate is not known.
         duration: Seconds from the first frame shown to the end of the last.
         frames_indices: Which frames were loaded, one entry for each, counted from 0 in the order shown; a frame that
             was chosen and could not be decoded is missing. A policy that repeats a frame repeats its index.
@@ -50,7 +46,7 @@ class VideoMetadata(Mapping[str, Any]):
 
         The frames that were loaded are the ones that were chosen, so that the processor must not choose again: pass
         ``do_sample_frames=False`` beside it. A processor may change what it is given; dictionary and list are copies.
-        ``fps`` is None where nothing tells a rate, for which processors take their default.
+        ``fps`` is None where no rate is known, for which processors take their default.
         """
         return {
             "total_num_frames": self.total_num_frames,

@@ -1,11 +1,8 @@
-"""The wanted frames of a video, for the price of those and of what they depend on.
+"""Decodes the wanted frames of a video, for the price of those and of what they depend on.
 
-Comes in: a payload, its index, and ranks. Goes out: pixels in one array, and which ranks they are. Never here: which
-frames are wanted.
-
-Packets between stretches are passed over, by a seek where there are many, and the decoder is emptied so that a
-stretch's last frame costs none of the frames after it. Within a stretch, frames that no other depends on are left to
-the decoder to skip, where it does that exactly.
+Packets between decode ranges are passed over, by a seek where there are many, and the decoder is emptied so that a
+range's last frame costs none of the frames after it. Within a range, frames that no other depends on are left to the
+decoder to skip, where it does that exactly.
 """
 
 from __future__ import annotations
@@ -20,13 +17,13 @@ from lazymedia.contexts import contextmanager
 from lazymedia.media.cpu_budget import CPU_BUDGET
 from lazymedia.media.ffmpeg import can_seek
 from lazymedia.media.video.container import Opened, check_frame_size, check_transfer, open_video, packets_of
+from lazymedia.media.video.decode_ranges import DecodeRange, Parts, plan, shares
 from lazymedia.media.video.errors import rejection
+from lazymedia.media.video.frame_sink import FrameSink
 from lazymedia.media.video.frames import Converter
+from lazymedia.media.video.nal import SLICED, length_bytes, pictures
+from lazymedia.media.video.parallel import run_all
 from lazymedia.media.video.scan import scan
-from lazymedia.media.video.side_by_side import run_all
-from lazymedia.media.video.stretches import Parts, Stretch, plan, shares
-from lazymedia.media.video.taken import Taken
-from lazymedia.media.video.units import SLICED, length_bytes, pictures
 from lazymedia.media.video.work import Work
 
 if TYPE_CHECKING:
@@ -46,7 +43,7 @@ SEEK_WORTH: Final = 256
 
 _PARTS: Final = 8
 """Parts of a decode, each begun by a demuxer and a decoder of its own. Decoders patch damage up from what they were
-given before, often in silence, and a flush does not make them forget all of it. So parts do not depend on how many
+given before, often in silence, and a flush does not clear all of it. So parts do not depend on how many
 threads there are, and threads take whole ones. An opening costs as much as some frames; with fewer parts, threads wait
 longer for the last."""
 
@@ -91,38 +88,38 @@ class Reader:
             UnprocessableMediaError: As `lazymedia.media.video.scan.scan`.
             DecodeStopped: The request was cancelled.
         """
-        self._is_used = True  # a demuxer too: of MP4 it keeps fragments, and which parameters it told last
+        self._is_used = True  # a demuxer too: of MP4 it keeps fragments, and which parameters it gave last
         index = scan(self._opened)
         self._packets, self._position = None, index.packets
         return index
 
-    def read(self, index: PacketIndex, ranks: Sequence[int]) -> tuple[Pixels, list[int]]:
-        """Frames (N, H, W, 3), uint8, RGB, upright, and the rank of each, in the order of ``ranks``.
+    def read(self, index: PacketIndex, frame_indices: Sequence[int]) -> tuple[Pixels, list[int]]:
+        """Frames (N, H, W, 3), uint8, RGB, upright, and the frame index of each, in the order of ``frame indices``.
 
-        Ranks may repeat. Frames that do not decode are missing from both.
+        Frame indices may repeat. Frames that do not decode are missing from both.
 
         Raises:
             UnprocessableMediaError: No frame decodes; the frames' size changes; more memory, or more frames on the way,
                 than is allowed; HDR.
             DecodeStopped: The request was cancelled.
         """
-        distinct = sorted(set(ranks))
-        stretches, work = planned(self._opened, index, distinct, len(self._data), self._limits)
-        taken = Taken(index, ranks, self._limits, work)
-        parts = shares(stretches, _PARTS)
+        distinct = sorted(set(frame_indices))
+        ranges, work = planned(self._opened, index, distinct, len(self._data), self._limits)
+        sink = FrameSink(index, frame_indices, self._limits, work)
+        parts = shares(ranges, _PARTS)
         left = Parts(parts)
         with self._others(len(parts)) as others:
             run_all(
-                partial(self.run, index, left, taken),
-                [partial(self._run_apart, index, left, taken)] * others,
+                partial(self.run, index, left, sink),
+                [partial(self._run_apart, index, left, sink)] * others,
             )
-        if taken.missing and index.timed and any(stretch.start for stretch in stretches):
+        if sink.missing and index.timed and any(decode_range.start for decode_range in ranges):
             # A key frame that is none (a refresh that takes several frames): begin one key frame earlier, once.
-            again = plan(index, sorted(taken.missing), before=1)
+            again = plan(index, sorted(sink.missing), before=1)
             if work.has_room(_walk(again)):
                 work.add(_walk(again))
-                self.run(index, Parts([again]), taken)
-        return taken.finish()
+                self.run(index, Parts([again]), sink)
+        return sink.finish()
 
     def _others(self, parts: int) -> AbstractContextManager[int]:
         """How many threads decode beside this one, for as long as the block lasts."""
@@ -130,45 +127,45 @@ class Reader:
             return nullcontext(min(self._threads, parts) - 1)
         return CPU_BUDGET.idle(parts - 1)
 
-    def _run_apart(self, index: PacketIndex, parts: Parts, taken: Taken) -> None:
+    def _run_apart(self, index: PacketIndex, parts: Parts, sink: FrameSink) -> None:
         with reading(self._data, self._limits, threads=1) as reader:
-            reader.run(index, parts, taken)
+            reader.run(index, parts, sink)
 
-    def run(self, index: PacketIndex, parts: Parts, taken: Taken) -> None:
+    def run(self, index: PacketIndex, parts: Parts, sink: FrameSink) -> None:
         """Decode parts for as long as any is left, each in stored order, and offer every frame."""
         for part in parts:
             if self._is_used:
                 self._reopen()
             self._size = None  # frames of several parts meet in what is taken
-            for stretch in part:
-                self._run_whole(stretch, index, taken)
+            for decode_range in part:
+                self._run_whole(decode_range, index, sink)
 
-    def _run_whole(self, stretch: Stretch, index: PacketIndex, taken: Taken) -> None:
+    def _run_whole(self, decode_range: DecodeRange, index: PacketIndex, sink: FrameSink) -> None:
         try:
-            self._run_one(stretch, index, taken, skips=self._may_skip(index))
+            self._run_one(decode_range, index, sink, skips=self._may_skip(index))
         except _DamagedError:
             # What a decoder makes of the frames around a broken one depends on all that it was given before.
-            taken.give_back(stretch.wanted.values())
-            taken.work.add(_walk([stretch]))
+            sink.give_back(decode_range.wanted.values())
+            sink.work.add(_walk([decode_range]))
             self._reopen()
-            self._run_one(stretch, index, taken, skips=False)
+            self._run_one(decode_range, index, sink, skips=False)
 
-    def _run_one(self, stretch: Stretch, index: PacketIndex, taken: Taken, *, skips: bool) -> None:
+    def _run_one(self, decode_range: DecodeRange, index: PacketIndex, sink: FrameSink, *, skips: bool) -> None:
         self._is_used = True
-        self._go_to(stretch.start, index)
-        for frame in self._frames(stretch, taken, skips=skips):
+        self._go_to(decode_range.start, index)
+        for frame in self._frames(decode_range, sink, skips=skips):
             self._check(frame)
-            taken.offer(frame, self._converter)
-            if not taken.lacks(stretch.wanted.values()):
+            sink.offer(frame, self._converter)
+            if not sink.lacks(decode_range.wanted.values()):
                 return
 
     def _may_skip(self, index: PacketIndex) -> bool:
         codec = self._opened.stream.codec_context
-        told = index.timed and not index.layered and not index.paired and not index.changes
-        return told and codec.name in SKIPS_EXACTLY and codec.field_order in _PROGRESSIVE
+        exact = index.timed and not index.layered and not index.paired and not index.changes
+        return exact and codec.name in SKIPS_EXACTLY and codec.field_order in _PROGRESSIVE
 
-    def _frames(self, stretch: Stretch, taken: Taken, *, skips: bool) -> Iterator[VideoFrame]:
-        """What a stretch decodes to. Leaves the decoder empty, unless it is abandoned."""
+    def _frames(self, decode_range: DecodeRange, sink: FrameSink, *, skips: bool) -> Iterator[VideoFrame]:
+        """What a range decodes to. Leaves the decoder empty, unless it is abandoned."""
         import av
 
         codec: Any = self._opened.stream.codec_context  # the stubs leave out flush_buffers
@@ -176,44 +173,44 @@ class Reader:
         # Two frames of one packet that do not decode leave the decoder full (FFmpeg 8.1), and PyAV 18 cannot empty it.
         split = av.BitStreamFilterContext(_SPLIT, self._opened.stream) if codec.name == "vp9" else None
         looks = skips and codec.name == "h264" and length_bytes("h264", codec.extradata or b"") == _LENGTH
-        for packet in self._until(stretch.stop):
-            skips_this = skips and self._position - 1 not in stretch.wanted
+        for packet in self._until(decode_range.stop):
+            skips_this = skips and self._position - 1 not in decode_range.wanted
             if looks and skips_this and packet.size > _LENGTH and memoryview(packet)[_LENGTH] == _UNREFERENCED_SLICE:
                 continue  # the decoder would take it apart, and then leave it out as well
             self.decoded += 1
-            self._count_slices(packet, taken)
+            self._count_slices(packet, sink)
             codec.skip_frame = "NONREF" if skips_this else "DEFAULT"
             try:
                 parts = [packet] if split is None else split.filter(packet)
             except (av.FFmpegError, EOFError) as exc:
-                self._note(exc, taken, skips=skips)
+                self._note(exc, sink, skips=skips)
                 continue
             for part in parts:
                 try:
                     frames = codec.decode(part)
                 except (av.FFmpegError, EOFError) as exc:
-                    self._note(exc, taken, skips=skips)
+                    self._note(exc, sink, skips=skips)
                     continue
-                taken.work.resize(codec.width * codec.height)  # also of frames that are never shown
+                sink.work.resize(codec.width * codec.height)  # also of frames that are never shown
                 yield from frames
         try:
             yield from codec.decode(None)
         except (av.FFmpegError, EOFError) as exc:
-            self._note(exc, taken, skips=skips)
+            self._note(exc, sink, skips=skips)
         codec.flush_buffers()
 
-    def _count_slices(self, packet: Packet[VideoStream], taken: Taken) -> None:
+    def _count_slices(self, packet: Packet[VideoStream], sink: FrameSink) -> None:
         codec = self._opened.stream.codec_context
         if codec.name in SLICED:
             lengths = length_bytes(codec.name, codec.extradata or b"")
             size, largest = (codec.width, codec.height), self._limits.max_video_frame_pixels
-            taken.work.add_slices(pictures(codec.name, bytes(packet), lengths, size, largest) - 1)
+            sink.work.add_slices(pictures(codec.name, bytes(packet), lengths, size, largest) - 1)
 
-    def _note(self, fault: Exception, taken: Taken, *, skips: bool) -> None:
+    def _note(self, fault: Exception, sink: FrameSink, *, skips: bool) -> None:
         """One frame is broken. The decoder goes on with the next, unless it stopped at a size it may not decode."""
         codec = self._opened.stream.codec_context
         check_frame_size(codec.width, codec.height, self._limits)
-        taken.fault = fault.with_traceback(None)  # which would keep frames and the decoder until the next collection
+        sink.fault = fault.with_traceback(None)  # which would keep frames and the decoder until the next collection
         if skips:
             raise _DamagedError from fault
 
@@ -242,7 +239,7 @@ class Reader:
     def _seek(self, position: int, index: PacketIndex) -> None:
         """Come as near before ``position`` as the container lets one, or to the head.
 
-        Where a seek lands is told by the packet found there; some containers (MPEG-TS) land late.
+        Where a seek lands is seen in the packet found there; some containers (MPEG-TS) land late.
         """
         import av
 
@@ -277,31 +274,31 @@ class Reader:
 
 
 def planned(
-    opened: Opened, index: PacketIndex, ranks: Sequence[int], payload_bytes: int, limits: Limits
-) -> tuple[list[Stretch], Work]:
+    opened: Opened, index: PacketIndex, frame_indices: Sequence[int], payload_bytes: int, limits: Limits
+) -> tuple[list[DecodeRange], Work]:
     """What has to be decoded for frames, each named once, and what is then still allowed.
 
     Raises:
         UnprocessableMediaError: More than is allowed.
     """
-    stretches = plan(index, ranks)
+    ranges = plan(index, frame_indices)
     codec = opened.stream.codec_context
     pixels = codec.width * codec.height
-    work = Work(codec.name, pixels, wanted=len(ranks), payload_bytes=payload_bytes, limits=limits)
-    work.add(_walk(stretches) + index.hidden)
-    return stretches, work
+    work = Work(codec.name, pixels, wanted=len(frame_indices), payload_bytes=payload_bytes, limits=limits)
+    work.add(_walk(ranges) + index.hidden)
+    return ranges, work
 
 
-def _walk(stretches: Sequence[Stretch]) -> int:
+def _walk(ranges: Sequence[DecodeRange]) -> int:
     """Packets in these, each of which is decoded."""
-    return sum(stretch.stop - stretch.start + 1 for stretch in stretches)
+    return sum(decode_range.stop - decode_range.start + 1 for decode_range in ranges)
 
 
 @contextmanager
 def reading(data: bytes, limits: Limits, *, threads: int | None = 1) -> Iterator[Reader]:
     """Open a payload to read frames from it; everything is closed with the block.
 
-    With more than one thread, stretches are decoded side by side, each thread with a decoder of its own. None takes the
+    With more than one thread, ranges are decoded in parallel, each thread with a decoder of its own. None takes the
     cores that no other decode uses.
 
     Raises:

@@ -1,8 +1,5 @@
 """Which frames of a video are wanted: one pure function for each policy.
 
-Comes in: what is known of a clip (frame times, rate, length), and a request. Goes out: frame indices in ascending
-order, of which some may repeat. Never here: a limit, a packet, a pixel.
-
 Every function takes the clip and the request and returns at least one index; a clip shorter than what is asked for
 gives what it has, also where the processor that a policy mirrors would raise.
 """
@@ -43,7 +40,7 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for. `POLICIES` tells which of these a policy reads.
+    """What is asked for. `POLICIES` lists which of these a policy reads.
 
     Attributes:
         num_frames: Frames, at most. None where the rate decides.

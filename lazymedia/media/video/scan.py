@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from lazymedia.media.video.container import packets_of
 from lazymedia.media.video.errors import rejection
-from lazymedia.media.video.fields import FieldPairs
 from lazymedia.media.video.index import PacketIndex
-from lazymedia.media.video.units import length_bytes
+from lazymedia.media.video.interlaced import FieldPairs
+from lazymedia.media.video.nal import length_bytes
 
 if TYPE_CHECKING:
     from av.packet import Packet
@@ -47,7 +47,7 @@ def scan(opened: Opened) -> PacketIndex:
 
 @dataclass(slots=True)
 class _Found:
-    """What the packets so far have told."""
+    """What is known from the packets so far."""
 
     kind: str
     codec: str

@@ -1,13 +1,8 @@
-"""The wanted frames of a video, decoded by torchcodec.
+"""Decodes the wanted frames of a video by torchcodec: those that `reader` gives, of payloads that PyAV has opened.
 
-Comes in: a payload that FFmpeg is certain to demux as PyAV did, its index, and ranks. Goes out: what `reader` gives:
-pixels in one array, and which ranks they are. Never here: a payload that PyAV has not opened and judged, or a frame
-whose time the index does not know.
-
-PyAV opens first, shut off as always. torchcodec demuxes and decodes; its packets are opaque, so that a frame is told by
-the time it is shown at, and all times are held against the index before the first one is decoded. The samples are laid
-into a frame that PyAV has decoded from the same stream, so that colours are converted and pixels turned by the same
-code, to the same bits.
+torchcodec demuxes and decodes; its packets are opaque, so that a frame is known by the time it is shown at, and all
+times are compared with the index before the first one is decoded. The samples are laid into a frame that PyAV has
+decoded from the same stream, so that colours are converted and pixels rotated by the same code, to the same bits.
 """
 
 from __future__ import annotations
@@ -24,18 +19,18 @@ from lazymedia.media import system_ffmpeg
 from lazymedia.media.cancellation import checkpoint
 from lazymedia.media.video import reader
 from lazymedia.media.video.container import check_transfer, open_video
+from lazymedia.media.video.decode_ranges import DecodeRange, Parts
 from lazymedia.media.video.errors import rejection
-from lazymedia.media.video.stretches import Parts, Stretch
-from lazymedia.media.video.units import SLICED
+from lazymedia.media.video.nal import SLICED
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
 
     from lazymedia.limits import Limits
     from lazymedia.media.video.container import Opened
+    from lazymedia.media.video.frame_sink import FrameSink
     from lazymedia.media.video.frames import Pixels
     from lazymedia.media.video.index import PacketIndex
-    from lazymedia.media.video.taken import Taken
 
 _Frames: TypeAlias = "Iterator[tuple[int | None, Any]]"
 """torchcodec's frames, each with its time in ticks; None for a time that the index does not know."""
@@ -48,7 +43,7 @@ _ALIGNMENT: Final = 256
 where samples are aligned, as `container.open_video` does. The columns on the right are the same."""
 
 _TRANSFERS: Final = {"smpte2084": 16, "arib-std-b67": 18}
-"""FFmpeg's names of what `check_transfer` refuses."""
+"""FFmpeg's names of what `check_transfer` rejects."""
 
 _HIDING: Final = frozenset({"vp8", "vp9"})
 """Codecs with packets that are never shown, which torchcodec counts and the index does not."""
@@ -63,80 +58,82 @@ class Reader(reader.Reader):
     _first: VideoFrame | None = None
     _track: _Track | None = None
 
-    def read(self, index: PacketIndex, ranks: Sequence[int]) -> tuple[Pixels, list[int]]:
+    def read(self, index: PacketIndex, frame_indices: Sequence[int]) -> tuple[Pixels, list[int]]:
         """As `reader.Reader.read`.
 
         Raises:
-            UnprocessableMediaError: Besides: the times of the frames do not tell them apart, or torchcodec finds other
+            UnprocessableMediaError: Besides: the times of the frames do not distinguish them, or torchcodec finds other
                 times than the index.
             ImportError: torchcodec cannot be loaded.
         """
         if not index.timed:
-            raise rejection('frames without times of their own cannot be told apart by torchcodec; "pyav" reads them')
-        return super().read(index, ranks)
+            raise rejection(
+                'frames without times of their own cannot be distinguished by torchcodec; "pyav" reads them'
+            )
+        return super().read(index, frame_indices)
 
-    def run(self, index: PacketIndex, parts: Parts, taken: Taken) -> None:
+    def run(self, index: PacketIndex, parts: Parts, sink: FrameSink) -> None:
         """Decode parts for as long as any is left, each in stored order, and offer every frame that is wanted."""
         if self._first is None:
-            self._first = self._first_frame(index, taken)
+            self._first = self._first_frame(index, sink)
         for part in parts:
             self._track = _Track(self._data, self._opened, index, self._first)
-            for stretch in part:
-                self._count_slices_of(stretch, index, taken)
-                if self._begin_at_key(stretch, index, taken) or not self._may_walk(stretch):
+            for decode_range in part:
+                self._count_slices_of(decode_range, index, sink)
+                if self._begin_at_key(decode_range, index, sink) or not self._may_walk(decode_range):
                     continue
                 # The container landed behind the key frame, or on one that begins nothing.
-                self._walk(self._track.from_head(), stretch, index, taken)
+                self._walk(self._track.from_head(), decode_range, index, sink)
 
-    def _run_apart(self, index: PacketIndex, parts: Parts, taken: Taken) -> None:
+    def _run_apart(self, index: PacketIndex, parts: Parts, sink: FrameSink) -> None:
         with reading(self._data, self._limits, threads=1) as apart:
-            apart.run(index, parts, taken)
+            apart.run(index, parts, sink)
 
-    def _first_frame(self, index: PacketIndex, taken: Taken) -> VideoFrame:
+    def _first_frame(self, index: PacketIndex, sink: FrameSink) -> VideoFrame:
         """The first frame that PyAV decodes: its size, colours and which way is up are those of all."""
         self._reopen()
-        for frame in self._frames(Stretch(0, index.packets - 1, {}), taken, skips=False):
+        for frame in self._frames(DecodeRange(0, index.packets - 1, {}), sink, skips=False):
             self._check(frame)
             return frame
-        raise rejection("no frame of the video can be decoded") from taken.fault
+        raise rejection("no frame of the video can be decoded") from sink.fault
 
-    def _begin_at_key(self, stretch: Stretch, index: PacketIndex, taken: Taken) -> bool:
-        """Decode a stretch from its key frame. False where that is not what the container gave."""
+    def _begin_at_key(self, decode_range: DecodeRange, index: PacketIndex, sink: FrameSink) -> bool:
+        """Decode a range from its key frame. False where that is not what the container gave."""
         assert self._track is not None
-        if not stretch.start:
-            self._walk(self._track.from_head(), stretch, index, taken)
+        if not decode_range.start:
+            self._walk(self._track.from_head(), decode_range, index, sink)
             return True
-        time = index.key_time(stretch.start)  # torchcodec seeks by display times, as it does itself
+        time = index.key_time(decode_range.start)  # torchcodec seeks by display times, as it does itself
         frames = None if time is None else self._track.from_time(time * index.tick)
         if frames is None:
             return False
-        first = index.pts[min(stretch.wanted.values())]
+        first = index.pts[min(decode_range.wanted.values())]
         for pts, raw in self._counted(frames):
             position = index.key_at(pts)
-            if position is not None and position <= stretch.start:
-                self._walk(chain([(pts, raw)], frames), stretch, index, taken)
+            if position is not None and position <= decode_range.start:
+                self._walk(chain([(pts, raw)], frames), decode_range, index, sink)
                 return True
             if pts is not None and pts >= first:
                 return False
         return False
 
-    def _count_slices_of(self, stretch: Stretch, index: PacketIndex, taken: Taken) -> None:
+    def _count_slices_of(self, decode_range: DecodeRange, index: PacketIndex, sink: FrameSink) -> None:
         """As before every packet that PyAV decodes: torchcodec does not show what is in a packet."""
         if self._opened.codec in SLICED:
-            self._go_to(stretch.start, index)
-            for packet in self._until(stretch.stop):
-                self._count_slices(packet, taken)
+            self._go_to(decode_range.start, index)
+            for packet in self._until(decode_range.stop):
+                self._count_slices(packet, sink)
 
-    def _walk(self, frames: _Frames, stretch: Stretch, index: PacketIndex, taken: Taken) -> None:
-        """Offer what the stretch wants, until that is all there or cannot come any more."""
+    def _walk(self, frames: _Frames, decode_range: DecodeRange, index: PacketIndex, sink: FrameSink) -> None:
+        """Offer what the range wants, until that is all there or cannot come any more."""
         assert self._track is not None
-        wanted = set(stretch.wanted.values())
+        wanted = set(decode_range.wanted.values())
         last, behind = index.pts[max(wanted)], 0
         for pts, raw in self._counted(frames):
-            rank = index.rank_of(pts)
-            if rank in wanted:
-                taken.offer(self._track.fill(raw, pts), self._converter)
-                wanted.remove(rank)
+            frame_index = index.frame_at(pts)
+            if frame_index in wanted:
+                sink.offer(self._track.fill(raw, pts), self._converter)
+                wanted.remove(frame_index)
             behind += pts is not None and pts > last
             if not wanted or behind > _REORDERED:
                 return
@@ -149,8 +146,8 @@ class Reader(reader.Reader):
                 raise rejection("far more frames would have to be decoded than those that are wanted depend on")
             yield pts, raw
 
-    def _may_walk(self, stretch: Stretch) -> bool:
-        return self.decoded + stretch.stop < self._limits.max_video_walk_frames
+    def _may_walk(self, decode_range: DecodeRange) -> bool:
+        return self.decoded + decode_range.stop < self._limits.max_video_walk_frames
 
 
 class _Track:
@@ -228,7 +225,7 @@ class _Track:
     def _ticks(self, seconds: float) -> int | None:
         tick = self._index.tick
         pts = round(seconds / tick)
-        return pts if abs(pts * tick - seconds) < tick / 4 and self._index.rank_of(pts) is not None else None
+        return pts if abs(pts * tick - seconds) < tick / 4 and self._index.frame_at(pts) is not None else None
 
     def fill(self, raw: Any, pts: int | None) -> VideoFrame:
         """PyAV's frame with the samples of one of torchcodec's. It is the same frame each time.
@@ -247,7 +244,7 @@ class _Track:
         if _plain(raw.pixel_format) != self._format or colours != self._colours:
             raise rejection("the colours of the video's frames are stored in different ways")
         for plane, samples in zip(frame.planes, self._in_order(raw.planes), strict=True):
-            buffer: Any = plane  # the stubs do not tell that it is one
+            buffer: Any = plane  # the stubs do not say that it is one
             rows = np.frombuffer(buffer, dtype=np.uint8).reshape(-1, plane.line_size)
             stored = samples.numpy().view(np.uint8)
             columns = stored.shape[1] * plane.width // samples.shape[1]
@@ -263,7 +260,7 @@ class _Track:
 
 
 def _plain(pixel_format: str) -> str:
-    """A name without its mark for full range, which the frame's range tells too."""
+    """A name without its mark for full range, which the frame's range has too."""
     return pixel_format.replace("yuvj", "yuv")
 
 

@@ -1,14 +1,11 @@
-"""How large the frames of a video will be once they are upright, told by its container.
-
-Comes in: a payload and its open container. Goes out: a size, or None where only a frame tells. Never here: a frame.
-"""
+"""How large the frames of a video will be once they are upright, by its container."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from lazymedia.media.mp4_tables import display_matrix
-from lazymedia.media.video.frames import turn_by
+from lazymedia.media.video.frames import rotation_by
 
 if TYPE_CHECKING:
     from lazymedia.media.video.container import Opened
@@ -28,10 +25,10 @@ _EXIF: Final = b"Exif\0\0"
 
 
 def shown_size(data: bytes, opened: Opened) -> tuple[int, int] | None:
-    """Width and height in pixels of the frames that a decode will give; None where the container does not tell.
+    """Width and height in pixels of the frames that a decode will give; None where the container does not say.
 
     A turn that the stream alone knows of (a supplemental message of H.264 or HEVC) is not seen, and a container that
-    lies about the size of a stream whose packets tell another (VP8) is believed.
+    lies about the size of a stream whose packets have another (VP8) is believed.
     """
     codec = opened.stream.codec_context
     if not codec.width or not codec.height:
@@ -43,7 +40,7 @@ def shown_size(data: bytes, opened: Opened) -> tuple[int, int] | None:
     if opened.kind != "mov":
         return codec.width, codec.height
     matrix = display_matrix(data, opened.stream.id)
-    return None if matrix is None else turn_by(matrix).size(codec.width, codec.height)
+    return None if matrix is None else rotation_by(matrix).size(codec.width, codec.height)
 
 
 def _may_roll(data: bytes) -> bool:

@@ -1,7 +1,4 @@
-"""The array that a decode fills, frame by frame, in whatever order frames come.
-
-Comes in: decoded frames, wanted or not. Goes out: pixels, and which frames they are. Never here: a packet.
-"""
+"""The array that a decode fills, frame by frame, in whatever order frames come."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lazymedia.media.video.errors import rejection
-from lazymedia.media.video.frames import Converter, Pixels, Turn, turn_of
+from lazymedia.media.video.frames import Converter, Pixels, Rotation, rotation_of
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
@@ -22,8 +19,8 @@ if TYPE_CHECKING:
     from lazymedia.media.video.work import Work
 
 
-class Taken:
-    """The frames taken so far, each at every place where its rank is wanted. Only wanted frames are converted.
+class FrameSink:
+    """The frames taken so far, each at every place where its frame index is wanted. Only wanted frames are converted.
 
     Several threads may offer frames at once, each those of its own decoder.
 
@@ -32,83 +29,87 @@ class Taken:
         work: What may still be decoded for these frames.
     """
 
-    def __init__(self, index: PacketIndex, ranks: Sequence[int], limits: Limits, work: Work) -> None:
+    def __init__(self, index: PacketIndex, frame_indices: Sequence[int], limits: Limits, work: Work) -> None:
         self.work = work
         self._index = index
         self._limits = limits
         self._places: dict[int, list[int]] = {}
-        self._ranks = ranks
-        self._present = [False] * len(ranks)
+        self._frame_indices = frame_indices
+        self._present = [False] * len(frame_indices)
         self._pixels: Pixels | None = None
         self._stored: tuple[int, int] = (0, 0)
         self._lock = threading.Lock()
         self._counted = 0
         self.fault: Exception | None = None
-        self.give_back(ranks)
+        self.give_back(frame_indices)
 
     @property
     def missing(self) -> list[int]:
-        """Ranks that are wanted and not taken."""
+        """Frame indices that are wanted and not taken."""
         with self._lock:
             return sorted(self._places)
 
-    def lacks(self, ranks: Collection[int]) -> bool:
+    def lacks(self, frame_indices: Collection[int]) -> bool:
         """Whether any of these is not taken yet; of none, any at all. What other threads take does not count."""
         with self._lock:
-            return any(rank in self._places for rank in ranks) if ranks else bool(self._places)
+            return (
+                any(frame_index in self._places for frame_index in frame_indices)
+                if frame_indices
+                else bool(self._places)
+            )
 
-    def give_back(self, ranks: Iterable[int]) -> None:
+    def give_back(self, frame_indices: Iterable[int]) -> None:
         """Want these again, as if none had been taken."""
-        wanted = set(ranks)
+        wanted = set(frame_indices)
         with self._lock:
-            self._places |= {rank: [] for rank in wanted}
-            for place, rank in enumerate(self._ranks):
-                if rank in wanted:
-                    self._places[rank].append(place)
+            self._places |= {frame_index: [] for frame_index in wanted}
+            for place, frame_index in enumerate(self._frame_indices):
+                if frame_index in wanted:
+                    self._places[frame_index].append(place)
                     self._present[place] = False
 
     def offer(self, frame: VideoFrame, converter: Converter) -> None:
         """Take a frame if it is wanted."""
         if self._index.timed:
-            rank = self._index.rank_of(frame.pts)
+            frame_index = self._index.frame_at(frame.pts)
         else:
-            rank, self._counted = self._counted, self._counted + 1
-        if rank is None or rank not in self._places or frame.is_corrupt:
+            frame_index, self._counted = self._counted, self._counted + 1
+        if frame_index is None or frame_index not in self._places or frame.is_corrupt:
             return
-        turn = turn_of(frame)  # of each its own: whose comes first is not certain where threads decode
+        rotation = rotation_of(frame)  # of each its own: whose comes first is not certain where threads decode
         with self._lock:
             if self._pixels is None:
-                self._pixels = self._room_for(frame, turn)
-            first, *others = self._places.pop(rank)
-        stored, upright = (frame.width, frame.height), turn.size(frame.width, frame.height)
+                self._pixels = self._room_for(frame, rotation)
+            first, *others = self._places.pop(frame_index)
+        stored, upright = (frame.width, frame.height), rotation.size(frame.width, frame.height)
         if stored != self._stored or upright != self._pixels.shape[2:0:-1]:
             raise rejection("the size of the video's frames changes in its middle")
-        converter.write_rgb(frame, turn, self._pixels[first])
+        converter.write_rgb(frame, rotation, self._pixels[first])
         self._present[first] = True
         for place in others:
             self._pixels[place] = self._pixels[first]
             self._present[place] = True
 
     def finish(self) -> tuple[Pixels, list[int]]:
-        """The pixels that are there, and the rank of each.
+        """The pixels that are there, and the frame index of each.
 
         Raises:
             UnprocessableMediaError: None are.
         """
         if self._pixels is None:
             raise rejection("no frame of the video can be decoded") from self.fault
-        ranks = [rank for rank, present in zip(self._ranks, self._present) if present]
-        return (self._pixels[self._present] if self._places else self._pixels), ranks
+        frame_indices = [frame_index for frame_index, present in zip(self._frame_indices, self._present) if present]
+        return (self._pixels[self._present] if self._places else self._pixels), frame_indices
 
-    def _room_for(self, frame: VideoFrame, turn: Turn) -> Pixels:
+    def _room_for(self, frame: VideoFrame, rotation: Rotation) -> Pixels:
         self._stored = (frame.width, frame.height)
-        width, height = turn.size(frame.width, frame.height)
-        size = len(self._ranks) * height * width * 3
+        width, height = rotation.size(frame.width, frame.height)
+        size = len(self._frame_indices) * height * width * 3
         if size > self._limits.max_request_decoded_bytes:
             raise rejection(
                 f"the frames of the video take {size} bytes; {self._limits.max_request_decoded_bytes} are allowed"
             )
-        return np.empty((len(self._ranks), height, width, 3), dtype=np.uint8)
+        return np.empty((len(self._frame_indices), height, width, 3), dtype=np.uint8)
 
 
-__all__ = ["Taken"]
+__all__ = ["FrameSink"]

@@ -1,8 +1,5 @@
 """Which packets of an H.264 stream hold the second field of a frame: broadcasts store each field in a packet.
 
-Comes in: a stream's parameter sets and its packets, in stored order. Goes out: whether a packet completes the frame
-before it. Never here: a decoder. Bytes that make no sense are no second field.
-
 Syntax as in ITU-T H.264, 7.3.2.1.1 (sequence), 7.3.2.2 (picture), 7.3.3 (slice); ISO/IEC 14496-15, 5.3.3 (avcC).
 """
 
@@ -12,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from lazymedia.media.video.units import behind_lengths, behind_start_codes, length_bytes
+from lazymedia.media.video.nal import behind_lengths, behind_start_codes, length_bytes
 
 if TYPE_CHECKING:
     from av.packet import Packet
@@ -21,7 +18,7 @@ if TYPE_CHECKING:
 _SLICES: Final = frozenset({1, 2, 5})
 _SEQUENCE, _PICTURE = 7, 8
 _HIGH: Final = frozenset({100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135})
-"""Profiles whose parameter sets tell of chroma and scaling."""
+"""Profiles whose parameter sets describe chroma and scaling."""
 
 _LOOK: Final = 4096
 """Bytes of a packet in which its first slice begins; delimiters, parameter sets and messages come before."""
@@ -94,12 +91,12 @@ class FieldPairs:
 
     @property
     def are_possible(self) -> bool:
-        """Whether a parameter set told so far allows fields."""
+        """Whether a parameter set so far allows fields."""
         return bool(self._sequences)
 
     @property
     def references(self) -> int:
-        """Frames that others may refer to, by the least of the parameter sets told so far; 0 where none was."""
+        """Frames that others may refer to, by the least of the parameter sets so far; 0 where none was."""
         return min(self._references, default=0)
 
     def is_second(self, packet: Packet[VideoStream] | bytes) -> bool:

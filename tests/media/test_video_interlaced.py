@@ -8,7 +8,7 @@ import random
 import av
 import pytest
 
-from lazymedia.media.video.fields import FieldPairs
+from lazymedia.media.video.interlaced import FieldPairs
 from lazymedia.testing.video import make_video
 from tests.media.bits import Bits, unit
 from tests.media.odd_clips import in_fields
@@ -76,7 +76,7 @@ def test_fields_of_one_number_and_both_parities_are_a_pair(kind: str) -> None:
 
     packets = [slice_(*which, **layout) for which in order]  # type: ignore[arg-type]  # from a table
 
-    assert [rank for rank, second in enumerate(told(parameters, *packets)) if second] == [1, 3, 6, 8, 12]
+    assert [frame_index for frame_index, second in enumerate(told(parameters, *packets)) if second] == [1, 3, 6, 8, 12]
 
 
 def test_parameters_may_come_with_the_first_packet() -> None:

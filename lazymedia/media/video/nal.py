@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 TYPE: Final = 0x9F
-"""The bits of the first byte of H.264's units that tell the type, and one that is never set; ITU-T H.264, 7.3.1."""
+"""The bits of the first byte of H.264's units that hold the type, and one that is never set; ITU-T H.264, 7.3.1."""
 
 
 SLICED: Final = frozenset({"h264", "hevc", "mpeg1video", "mpeg2video"})

@@ -1,7 +1,4 @@
-"""Several pieces of one decode at once, each in a thread of its own, under the stop of the thread that waits for them.
-
-Comes in: functions to run. Goes out: nothing, once all have ended; or the first exception. Never here: a frame.
-"""
+"""Several pieces of one decode at once, each in a thread of its own, under the stop of the waiting thread."""
 
 from __future__ import annotations
 
