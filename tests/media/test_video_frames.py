@@ -329,3 +329,25 @@ def test_a_time_that_key_frames_share_names_none_of_them() -> None:
     assert index.key_at(second) == 5
     assert twice.key_at(first) is None
     assert twice.key_at(others[0]) == 10
+
+
+@pytest.mark.parametrize("container", ["mp4", "mkv", "ts"])
+def test_a_refresh_over_several_frames_is_waited_for(container: str) -> None:
+    """FFmpeg outputs frames before the refresh is complete, where the count of frames starts anew: every 16."""
+    data = make_video(90, gop=20, b_frames=0, container=container, options={"intra-refresh": "1"})
+    with reading(data, DEFAULT_LIMITS) as reader:
+        index = reader.scan()
+        whole, _ = reader.read(index, range(90))
+
+    assert index.gradual
+    for number in [*range(36, 48), *range(76, 90)]:
+        with reading(data, DEFAULT_LIMITS) as reader:
+            frames, found = reader.read(reader.scan(), [number])
+        assert found == [number]
+        assert np.array_equal(frames[0], whole[number]), number
+
+
+def test_key_frames_that_are_complete_are_none_of_those() -> None:
+    for kind in ("H.264, B-pyramid", "H.264, MPEG-TS, open GOP", "H.264, interlaced"):
+        with reading(videos.clip(kind), DEFAULT_LIMITS) as reader:
+            assert not reader.scan().gradual

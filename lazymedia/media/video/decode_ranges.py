@@ -34,6 +34,8 @@ def plan(index: PacketIndex, frame_indices: Sequence[int], *, before: int = 0) -
     if not index.timed:
         # Whatever is shown later may be stored earlier: only counting from the first shows.
         return [DecodeRange(0, index.packets - 1, {})]
+    if index.gradual:
+        before += 1  # one refresh is complete where the next begins; FFmpeg 8.1 outputs frames before that
     needs = sorted(
         (index.entry(frame_index, before=before), index.positions[frame_index], frame_index)
         for frame_index in frame_indices

@@ -25,6 +25,8 @@ class PacketIndex:
         tick: Seconds of one tick.
         last_ticks: How long the last frame is shown.
         header_fps: The rate that the header claims; 0.0 for none.
+        gradual: Whether a key frame refreshes the picture over several frames (H.264), so that frames after it depend
+            on those before it.
         layered: Whether frames lie in temporal layers (HEVC), in which "not a reference" has another meaning.
         paired: Whether some frames are two packets, one for each field (H.264). Their position is the second one's.
         changes: Whether a packet on the way brings other parameters for the decoder, as where files were joined without
@@ -43,6 +45,7 @@ class PacketIndex:
     last_ticks: int
     header_fps: float
     layered: bool
+    gradual: bool
     paired: bool
     changes: bool
     hidden: int = 0

@@ -88,6 +88,41 @@ def _first_block(unit: bytes) -> int:
     return (bits >> max(0, 63 - 2 * zeros)) - 1
 
 
+def refreshes_gradually(data: bytes, lengths: int) -> bool:
+    """Whether a packet of H.264 begins a refresh that takes several frames: no IDR picture, and a recovery point some
+    frames later. ITU-T H.264, 7.3.2.3 and D.1.8.
+    """
+    for unit in _units(data, lengths):
+        if unit and unit[0] & TYPE in _SLICES:
+            return False
+        if unit and unit[0] & TYPE == _SEI:
+            for kind, body in _messages(unit[1:].replace(b"\0\0\3", b"\0\0")):
+                if kind == _RECOVERY_POINT and body:
+                    return not body[0] & 0x80  # recovery_frame_cnt, of which 0 is one bit that is set
+    return False
+
+
+_SEI: Final = 6
+_RECOVERY_POINT: Final = 6
+"""Type of a message; the one above is a type of units."""
+
+
+def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Type and content of each message in a unit of supplemental information. ITU-T H.264, 7.3.2.3.1."""
+    position = 0
+    while position + 2 < len(data):
+        numbers = [0, 0]
+        for each in range(2):
+            while position < len(data) - 1 and data[position] == 0xFF:
+                numbers[each] += 0xFF
+                position += 1
+            numbers[each] += data[position] if position < len(data) else 0
+            position += 1
+        kind, size = numbers
+        yield kind, data[position : position + size]
+        position += size
+
+
 def behind_lengths(data: bytes, length_bytes: int) -> Iterator[bytes]:
     """Units behind their lengths, as in MP4 and Matroska; the last may end early."""
     start = 0
@@ -97,4 +132,4 @@ def behind_lengths(data: bytes, length_bytes: int) -> Iterator[bytes]:
         start += length_bytes + size
 
 
-__all__ = ["SLICED", "TYPE", "behind_lengths", "behind_start_codes", "length_bytes", "pictures"]
+__all__ = ["SLICED", "TYPE", "behind_lengths", "behind_start_codes", "length_bytes", "pictures", "refreshes_gradually"]

@@ -12,13 +12,16 @@ from lazymedia.media.video.container import packets_of
 from lazymedia.media.video.errors import rejection
 from lazymedia.media.video.index import PacketIndex
 from lazymedia.media.video.interlaced import FieldPairs
-from lazymedia.media.video.nal import length_bytes
+from lazymedia.media.video.nal import length_bytes, refreshes_gradually
 
 if TYPE_CHECKING:
     from av.packet import Packet
     from av.video.stream import VideoStream
 
     from lazymedia.media.video.container import Opened
+
+_HEAD: Final = 4096
+"""Bytes of a packet in which its supplemental messages begin."""
 
 _LOOK: Final = 256
 """Bytes of a packet in which its first unit begins."""
@@ -56,6 +59,7 @@ class _Found:
     fields: FieldPairs | None = None
     lengths: int = 0
     layered: bool = False
+    gradual: bool = False
     paired: bool = False
     changes: bool = False
     packets: int = 0
@@ -78,6 +82,8 @@ class _Found:
         if packet.is_keyframe:
             seek = packet.dts if self.kind == "mov" else pts
             self.keys.append((pts, position, pts if seek is None else seek))
+            if self.codec == "h264" and not self.gradual:
+                self.gradual = refreshes_gradually(bytes(memoryview(packet)[:_HEAD]), self.lengths)
         if self.codec == "hevc" and not self.layered:
             self.layered = _has_temporal_layer(bytes(memoryview(packet)[:_LOOK]), self.lengths)
         if packet.is_discard or _is_hidden(self.codec, packet):
@@ -120,6 +126,7 @@ class _Found:
             last_ticks=last_ticks,
             header_fps=opened.header_fps,
             layered=self.layered,
+            gradual=self.gradual,
             paired=self.paired,
             changes=self.changes,
             hidden=max(0, self.coded - self.packets),
