@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         VideoProcessorItems,
     )
     from lazymedia.pipeline import MultiModalApplyState, MultiModalProcessor, ProcessorStatistics
-    from lazymedia.processing import MultiModalInputs, PlaceholderRange, ProcessingInfo, ProcessorInputs
+    from lazymedia.processing import MultiModalInputs, PlaceholderRange, ProcessingInfo, ProcessorInputs, RequestPlan
     from lazymedia.renderer import Renderer, open_renderer
 
 _HOMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
@@ -92,6 +92,7 @@ _HOMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "FetchTimeoutError",
             "LazyMediaError",
             "NotAllowedError",
+            "NotPlannableError",
             "OverlapError",
             "OverloadedError",
             "PayloadTooLargeError",
@@ -126,7 +127,13 @@ _HOMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "VideoProcessorItems",
         ),
         "lazymedia.pipeline": ("MultiModalApplyState", "MultiModalProcessor", "ProcessorStatistics"),
-        "lazymedia.processing": ("MultiModalInputs", "PlaceholderRange", "ProcessingInfo", "ProcessorInputs"),
+        "lazymedia.processing": (
+            "MultiModalInputs",
+            "PlaceholderRange",
+            "ProcessingInfo",
+            "ProcessorInputs",
+            "RequestPlan",
+        ),
         "lazymedia.renderer": ("Renderer", "open_renderer"),
     },
     "lazymedia.extend": {
@@ -200,6 +207,7 @@ __all__ = [
     "MultiModalInputs",
     "MultiModalProcessor",
     "NotAllowedError",
+    "NotPlannableError",
     "OverlapError",
     "OverloadedError",
     "PacketIndexCache",
@@ -213,6 +221,7 @@ __all__ = [
     "RawBytesMediaIO",
     "ReleasedError",
     "Renderer",
+    "RequestPlan",
     "SyncMediaConnector",
     "SyncRenderer",
     "UnprocessableMediaError",

@@ -27,8 +27,8 @@ class ShapeOnly(torch.Tensor):
 
     @classmethod
     def _wrapped(cls, meta: torch.Tensor) -> Self:
-        made: Self = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]  # noqa: SLF001  # as torch's documentation of subclasses has it
-            cls, meta.shape, strides=meta.stride(), dtype=meta.dtype, device="cpu"
+        made: Self = torch.Tensor._make_wrapper_subclass(  # noqa: SLF001  # as torch's documentation of subclasses has it
+            cls, meta.shape, strides=meta.stride(), dtype=meta.dtype, device=torch.device("cpu")
         )
         made._meta = meta
         return made
@@ -40,10 +40,12 @@ class ShapeOnly(torch.Tensor):
         if func in (torch.Tensor.numpy, torch.Tensor.__array__):
             shape_only = args[0]
             return np.broadcast_to(torch.empty(0, dtype=shape_only.dtype).numpy().dtype.type(0), shape_only.shape)
-        return super().__torch_function__(func, types, args, kwargs or {})
+        return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]  # in torch it is no method
+        cls, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         del types
         # What asks for the device of this one asks for the CPU.
         on_meta = {**(kwargs or {}), **({"device": "meta"} if (kwargs or {}).get("device") is not None else {})}
