@@ -22,13 +22,13 @@ from lazymedia.media.video import VideoMetadata
 from lazymedia.processing.dummies import calibration_items
 from lazymedia.processing.items import ProcessedItem, Replacement
 from lazymedia.processing.phases import ITEM_FAULTS, Looked, item_at, media_at, options_of, places_of
+from lazymedia.processing.prompt import PlaceholderRange
 
 if TYPE_CHECKING:
     from lazymedia.processing.info import ProcessingInfo
     from lazymedia.processing.inputs import ProcessorInputs
     from lazymedia.processing.kwargs import PreparedKwargs
     from lazymedia.processing.media import ItemMedia
-    from lazymedia.processing.prompt import PlaceholderRange
 
 _KEPT_BYTES: Final = 16 << 20
 """Of replacements by shape. One of a picture has some 20 KB, so these are hundreds of sizes."""
