@@ -35,13 +35,12 @@ async def one(arguments: Namespace, family: str) -> tuple[object, ...]:
     async with open_renderer(info, warm_up="await") as renderer:
         # The first plan verifies the processor, once.
         await renderer.plan_chat(messages)
-        cache, planner = renderer.processor.cache, renderer.processor.planner
+        cache, sizes = renderer.processor.cache, count(1)
         assert cache is not None
 
         async def plan() -> None:
             cache.clear()
-            planner.forget()
-            await renderer.plan_chat(messages)
+            await renderer.plan_chat(unseen.pop())
 
         async def cold() -> None:
             cache.clear()

@@ -16,6 +16,7 @@ from PIL import Image
 
 from lazymedia import NotPlannableError, ProcessingInfo, Renderer, open_renderer, processing_info
 from lazymedia.errors import BadRequestError, CacheMissError, LazyMediaError, UnprocessableMediaError
+from lazymedia.models.llava import LlavaInfo
 from lazymedia.pipeline import MultiModalProcessor
 from lazymedia.testing import (
     MediaServer,
@@ -26,6 +27,7 @@ from lazymedia.testing import (
     make_image,
     make_processor,
     make_video,
+    plain_chat_template,
 )
 from tests.models.test_planning import assert_planned
 from tests.pipeline.cancelling import running, ways
@@ -35,7 +37,12 @@ LOOPBACK = ["127.0.0.0/8"]
 
 @cache
 def info_of(family: str) -> ProcessingInfo:
-    return processing_info(make_processor(family))
+    """With a chat template, which not every processor has."""
+    processor = make_processor(family)
+    info = processing_info(processor)
+    if info.chat_style is None and getattr(processor, "chat_template", None) is None:
+        processor.chat_template = plain_chat_template(processor)
+    return info
 
 
 @asynccontextmanager
@@ -95,7 +102,7 @@ REQUESTS: list[Any] = [
         id="decoded",
     ),
     pytest.param("idefics3", [picture(make_image(300, 2000)), picture(make_image(31, 45))], {}, id="tiles"),
-    pytest.param("qwen3_vl", [video(make_video(25, fps=5)), video(make_video(1))], {}, id="time stamps in the text"),
+    pytest.param("qwen3_vl", [video(make_video(25, fps=5)), video(make_video(9))], {}, id="time stamps in the text"),
 ]
 
 
@@ -162,6 +169,9 @@ REFUSED: list[Any] = [
         ("image", 1),
         id="too long",
     ),
+    pytest.param(
+        "qwen3_vl", [video(make_video(8)), video(make_video(1))], UnprocessableMediaError, ("video", 1), id="one frame"
+    ),
     pytest.param("llava", [clip(make_audio())], UnprocessableMediaError, ("audio", 0), id="not taken"),
     pytest.param(
         "llava",
@@ -185,7 +195,7 @@ async def test_errors_name_the_item(
         assert renderer.processor.statistics().decoded == 0
 
 
-class ByValue(ProcessingInfo):
+class ByValue(LlavaInfo):
     """A processor whose text depends on the pixels."""
 
     def process_items(self, modality: str, items: Any, kwargs: Any) -> Any:
@@ -215,7 +225,7 @@ async def test_a_processor_with_an_override_of_its_own_is_not_planned_for() -> N
         assert_quiet(processor)
 
 
-class Gated(ProcessingInfo):
+class Gated(LlavaInfo):
     """Stands still in the middle of a plan."""
 
     started, gate = threading.Event(), threading.Event()
