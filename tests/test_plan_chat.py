@@ -149,10 +149,10 @@ async def test_a_plan_leaves_the_order_of_the_cache_as_it_is() -> None:
         await renderer.render_chat(second)
         assert renderer.processor.cache is not None
         held = renderer.processor.cache.stats()
-        order = list(renderer.processor.cache._entries)  # noqa: SLF001  # there is no public view of the order
+        order = list(renderer.processor.cache._entries)  # there is no public view of the order
         await renderer.plan_chat(first)
 
-        assert list(renderer.processor.cache._entries) == order  # noqa: SLF001
+        assert list(renderer.processor.cache._entries) == order
         assert renderer.processor.cache.stats() == held
 
 
@@ -208,7 +208,7 @@ async def test_what_depends_on_pixels_is_found_out_and_refused() -> None:
     async with opened(ByValue(make_processor("llava"))) as renderer:
         for _ in range(2):
             with pytest.raises(
-                NotPlannableError, match="image at index 0 cannot be planned: .*LlavaProcessor.*depends"
+                NotPlannableError, match=r"image at index 0 cannot be planned: .*LlavaProcessor.*depends"
             ):
                 await renderer.plan_chat(ask(picture(make_image(30, 20))))
         assert (await renderer.render_chat(ask(picture(make_image(30, 20))))).cached == {"image": [False]}

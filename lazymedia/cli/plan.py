@@ -28,8 +28,7 @@ async def _plan(arguments: Namespace, body: dict[str, Any]) -> None:
     from lazymedia.renderer import open_renderer
 
     info = processor(arguments)
-    connector = open_connector(arguments)
-    async with open_renderer(info, warm_up="await", connector=connector, trust_uuids=True) as renderer:
+    async with open_renderer(info, warm_up="await", connector=open_connector(arguments), trust_uuids=True) as renderer:
         for _ in range(arguments.repeat):
             start = time.perf_counter()
             plan = await renderer.plan_chat(body["messages"], **chat_options(body))
