@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import anyio
 
-from benchmarks import apply, audio, cancelling, fetching, hits, imports, models, pictures, videos
+from benchmarks import apply, audio, cancelling, fetching, hits, imports, models, pictures, plans, videos
 from benchmarks.measure import Targets
 from benchmarks.media_made import Media, default_folder
 
@@ -32,6 +32,7 @@ TABLES: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
     "apply": _on_the_loop(apply.run),
     "hits": _on_the_loop(hits.run),
     "models": _on_the_loop(models.run),
+    "plans": _on_the_loop(plans.run),
     "pictures": pictures.run,
     "videos": videos.run,
     "eight-videos": videos.run_eight,

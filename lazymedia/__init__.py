@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         FetchTimeoutError,
         LazyMediaError,
         NotAllowedError,
+        NotPlannableError,
         OverlapError,
         OverloadedError,
         PayloadTooLargeError,
@@ -77,7 +78,14 @@ if TYPE_CHECKING:
         VideoProcessorItems,
     )
     from lazymedia.pipeline import MultiModalApplyState, MultiModalProcessor, ProcessorStatistics
-    from lazymedia.processing import MultiModalInputs, PlaceholderRange, ProcessingInfo, ProcessorInputs, collate
+    from lazymedia.processing import (
+        MultiModalInputs,
+        PlaceholderRange,
+        ProcessingInfo,
+        ProcessorInputs,
+        RequestPlan,
+        collate,
+    )
     from lazymedia.renderer import Renderer, open_renderer
 
 _HOMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
@@ -92,6 +100,7 @@ _HOMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "FetchTimeoutError",
             "LazyMediaError",
             "NotAllowedError",
+            "NotPlannableError",
             "OverlapError",
             "OverloadedError",
             "PayloadTooLargeError",
@@ -131,6 +140,7 @@ _HOMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "PlaceholderRange",
             "ProcessingInfo",
             "ProcessorInputs",
+            "RequestPlan",
             "collate",
         ),
         "lazymedia.renderer": ("Renderer", "open_renderer"),
@@ -206,6 +216,7 @@ __all__ = [
     "MultiModalInputs",
     "MultiModalProcessor",
     "NotAllowedError",
+    "NotPlannableError",
     "OverlapError",
     "OverloadedError",
     "PacketIndexCache",
@@ -219,6 +230,7 @@ __all__ = [
     "RawBytesMediaIO",
     "ReleasedError",
     "Renderer",
+    "RequestPlan",
     "SyncMediaConnector",
     "SyncRenderer",
     "UnprocessableMediaError",

@@ -11,6 +11,7 @@ The tree (status hint, retryable):
     * DecoderCrashedError (500; RuntimeError)       a decoder failed in a way no payload may cause
     * OverlapError (500; RuntimeError)              two phases ran at once: a bug in lazymedia, made visible
     * ReleasedError (500; RuntimeError)             a reference was used after its payload had been given up
+    * NotPlannableError (501; NotImplementedError)  an item whose tokens its header does not determine
     * UpstreamError (502; ConnectionError; retry)   the other server is broken or cannot be reached
     * OverloadedError (503; RuntimeError; retry)    not now: shutting down or out of capacity
     * CacheMissError (503; KeyError; retry)         an item named without media is not in the cache
@@ -164,6 +165,14 @@ class ReleasedError(LazyMediaError, RuntimeError):
     status_hint = 500
 
 
+class NotPlannableError(LazyMediaError, NotImplementedError):
+    """A request cannot be planned: what an item becomes depends on its pixels or samples, or its header does not say
+    how large it is. Nobody's fault; a render of the request may well succeed.
+    """
+
+    status_hint = 501
+
+
 class UpstreamError(LazyMediaError, ConnectionError):
     """The server named by the URL is broken, answers nonsense, or cannot be reached. Worth another try.
 
@@ -261,6 +270,7 @@ __all__ = [
     "FetchTimeoutError",
     "LazyMediaError",
     "NotAllowedError",
+    "NotPlannableError",
     "OverlapError",
     "OverloadedError",
     "PayloadTooLargeError",

@@ -32,7 +32,7 @@ from lazymedia.worker import run_in_thread
 
 if TYPE_CHECKING:
     from lazymedia.identity import Algorithm
-    from lazymedia.processing import MultiModalInputs
+    from lazymedia.processing import MultiModalInputs, RequestPlan
 
 
 _TEMPLATES: Final = 4
@@ -95,6 +95,73 @@ class Renderer:
             LazyMediaError: The first item in request order that cannot be fetched or decoded, with modality and index.
             TypeError, ValueError: A chat template that cannot be used. The operator's fault.
         """
+        inputs, seconds = await self._chat_inputs(
+            messages,
+            tools=tools,
+            chat_template=chat_template,
+            chat_template_kwargs=chat_template_kwargs,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            media_io_kwargs=media_io_kwargs,
+            mm_processor_kwargs=mm_processor_kwargs,
+            skip_mm_cache=skip_mm_cache,
+            cache_scope=cache_scope,
+        )
+        return await self._apply(inputs, seconds)
+
+    @frees_when_cancelled
+    async def plan_chat(
+        self,
+        messages: Iterable[Any],
+        *,
+        tools: Iterable[Any] | None = None,
+        chat_template: str | None = None,
+        chat_template_kwargs: Mapping[str, object] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        media_io_kwargs: Mapping[str, Mapping[str, object]] | None = None,
+        mm_processor_kwargs: Mapping[str, object] | None = None,
+        skip_mm_cache: bool = False,
+        cache_scope: str | None = None,
+    ) -> RequestPlan:
+        """What `render_chat` makes of the same request, but for the arrays: its media are fetched, and neither decoded
+        nor processed. The cache is read and left as it is.
+
+        See docs/planning.md for what can be planned. Arguments are those of `render_chat`.
+
+        Raises:
+            NotPlannableError: An item of which only a decode shows what it becomes, with modality and index.
+            Exception: As `render_chat`, as far as headers show it.
+        """
+        inputs, _ = await self._chat_inputs(
+            messages,
+            tools=tools,
+            chat_template=chat_template,
+            chat_template_kwargs=chat_template_kwargs,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            media_io_kwargs=media_io_kwargs,
+            mm_processor_kwargs=mm_processor_kwargs,
+            skip_mm_cache=skip_mm_cache,
+            cache_scope=cache_scope,
+        )
+        return await self.processor.plan(inputs)
+
+    async def _chat_inputs(
+        self,
+        messages: Iterable[Any],
+        *,
+        tools: Iterable[Any] | None,
+        chat_template: str | None,
+        chat_template_kwargs: Mapping[str, object] | None,
+        add_generation_prompt: bool,
+        continue_final_message: bool,
+        media_io_kwargs: Mapping[str, Mapping[str, object]] | None,
+        mm_processor_kwargs: Mapping[str, object] | None,
+        skip_mm_cache: bool,
+        cache_scope: str | None,
+    ) -> tuple[ProcessorInputs, float]:
+        """A chat request with its media fetched, and the seconds that fetching took."""
         self.processor.check_open()
         chat = parse_chat(messages, max_parts=self.processor.limits.max_chat_parts)
         self._check_limits(chat.parts)
@@ -127,7 +194,7 @@ class Renderer:
         inputs = self.processor.inputs_with(
             options, prompt, data, uuids, skip_mm_cache=skip_mm_cache, cache_scope=cache_scope
         )
-        return await self._apply(inputs, seconds)
+        return inputs, seconds
 
     @frees_when_cancelled
     async def render(

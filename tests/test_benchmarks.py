@@ -23,6 +23,7 @@ def test_the_short_form_prints_every_table() -> None:
     headings = (
         "import ",
         "JPEG of ",
+        "plan of new sizes",
         "to an array",
         "32 frames of",
         "requests at once",

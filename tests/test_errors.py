@@ -35,6 +35,7 @@ ALL = [
         ("DecoderCrashedError", RuntimeError, 500, False),
         ("OverlapError", RuntimeError, 500, False),
         ("ReleasedError", RuntimeError, 500, False),
+        ("NotPlannableError", NotImplementedError, 501, False),
         ("UpstreamError", ConnectionError, 502, True),
         ("OverloadedError", RuntimeError, 503, True),
         ("CacheMissError", KeyError, 503, True),
@@ -53,7 +54,7 @@ def test_each_error_inherits_a_builtin_and_hints_a_status(
 
 
 def test_the_table_above_is_complete() -> None:
-    assert len(ALL) == 13
+    assert len(ALL) == 14
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)

@@ -1,4 +1,4 @@
-"""The command line: ``lazymedia render``, ``probe``, ``fetch`` and ``demo``.
+"""The command line: ``lazymedia render``, ``plan``, ``probe``, ``fetch`` and ``demo``.
 
 Each command is a thin face of the library. `options` lists the exit statuses.
 """

@@ -64,18 +64,20 @@ def parse(argv: Sequence[str]) -> Namespace:
         return command
 
     render = add("render", "turn a chat request into a model's inputs", "lazymedia render request.json --json")
-    render.add_argument(
-        "request", metavar="REQUEST.json", help='an OpenAI chat body with "messages"; - reads standard input'
-    )
-    render.add_argument(
-        "--processor",
-        metavar="PATH-OR-NAME",
-        help="a saved Hugging Face processor, or the name of one in the local cache; a built-in LLaVA's otherwise",
-    )
-    render.add_argument(
-        "--repeat", type=_positive, default=1, metavar="N", help="render N times, to see the cache at work"
-    )
     render.add_argument("--out", metavar="FILE", help="write the tensors of the last render as safetensors")
+    plan = add("plan", "lay a chat request out without decoding its media", "lazymedia plan request.json --json")
+    for command, verb in ((render, "render"), (plan, "plan")):
+        command.add_argument(
+            "request", metavar="REQUEST.json", help='an OpenAI chat body with "messages"; - reads standard input'
+        )
+        command.add_argument(
+            "--processor",
+            metavar="PATH-OR-NAME",
+            help="a saved Hugging Face processor, or the name of one in the local cache; a built-in LLaVA's otherwise",
+        )
+        command.add_argument(
+            "--repeat", type=_positive, default=1, metavar="N", help=f"{verb} N times, to see what is kept"
+        )
 
     probe = add(
         "probe",

@@ -31,7 +31,7 @@ def run(arguments: Namespace) -> int:
         raise UsageError(f"no such folder: {Path(arguments.out).parent}")
     if arguments.out is not None and Path(arguments.out).is_dir():
         raise UsageError(f"{arguments.out} is a folder")
-    body = _body(arguments.request)
+    body = read_body(arguments.request)
     anyio.run(_render, arguments, body, backend=arguments.backend)
     return 0
 
@@ -44,15 +44,7 @@ async def _render(arguments: Namespace, body: dict[str, Any]) -> None:
     async with open_renderer(info, warm_up="await", connector=open_connector(arguments), trust_uuids=True) as renderer:
         for _ in range(arguments.repeat):
             start = time.perf_counter()
-            result = await renderer.render_chat(
-                body["messages"],
-                tools=body.get("tools"),
-                chat_template_kwargs=body.get("chat_template_kwargs"),
-                add_generation_prompt=body.get("add_generation_prompt", True),
-                continue_final_message=body.get("continue_final_message", False),
-                media_io_kwargs=body.get("media_io_kwargs"),
-                mm_processor_kwargs=body.get("mm_processor_kwargs"),
-            )
+            result = await renderer.render_chat(body["messages"], **chat_options(body))
             _show(result, time.perf_counter() - start, as_json=arguments.json)
         if arguments.out is not None:
             write_tensors(Path(arguments.out), result)
@@ -86,7 +78,12 @@ def processor(arguments: Namespace) -> ProcessingInfo:
     return info
 
 
-def _body(source: str) -> dict[str, Any]:
+def read_body(source: str) -> dict[str, Any]:
+    """A chat request in a file.
+
+    Raises:
+        UsageError: It cannot be read, or is none.
+    """
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
         body = json.loads(text)
@@ -97,6 +94,18 @@ def _body(source: str) -> dict[str, Any]:
     if not isinstance(body, dict) or "messages" not in body:
         raise UsageError(f'{source} must be an OpenAI chat body: {{"messages": [...]}}')
     return body
+
+
+def chat_options(body: dict[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of `Renderer.render_chat` that a body has."""
+    return {
+        "tools": body.get("tools"),
+        "chat_template_kwargs": body.get("chat_template_kwargs"),
+        "add_generation_prompt": body.get("add_generation_prompt", True),
+        "continue_final_message": body.get("continue_final_message", False),
+        "media_io_kwargs": body.get("media_io_kwargs"),
+        "mm_processor_kwargs": body.get("mm_processor_kwargs"),
+    }
 
 
 def _show(result: MultiModalInputs, seconds: float, *, as_json: bool) -> None:
@@ -157,4 +166,4 @@ def write_tensors(path: Path, result: MultiModalInputs) -> None:
         raise UsageError("--out needs the extra 'hf' of lazymedia, with safetensors") from exc
 
 
-__all__ = ["as_dict", "processor", "run", "write_tensors"]
+__all__ = ["as_dict", "chat_options", "processor", "read_body", "run", "write_tensors"]

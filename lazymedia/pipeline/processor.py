@@ -33,6 +33,7 @@ from lazymedia.processing.inputs import ProcessorInputs
 from lazymedia.processing.kwargs import ValidOptions
 from lazymedia.processing.outputs import MultiModalInputs
 from lazymedia.processing.phases import NeedDecodes, commit, everything_to_decode, finish, look, places_of
+from lazymedia.processing.planning import Planner, RequestPlan
 from lazymedia.worker import run_in_thread
 
 if TYPE_CHECKING:
@@ -125,7 +126,14 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
         # Reads the tokenizer's whole vocabulary the first time.
         model_id = await run_in_thread(lambda: self.info.fingerprint, threads)
         self._shared = Shared(
-            self.info, model_id, self.hash_algorithm, self.limits, self._phases, self._slots, self._on_commit
+            self.info,
+            model_id,
+            self.hash_algorithm,
+            self.limits,
+            self._phases,
+            self._slots,
+            self._on_commit,
+            Planner(self.info),
         )
         try:
             async with open_nursery() as nursery:
@@ -279,6 +287,23 @@ class MultiModalProcessor(anyio.AsyncContextManagerMixin):
             await state.wait_decodes()
             return await state.phase2()
         raise AssertionError("unreachable")  # pragma: no cover  # a block that swallows nothing has returned or raised
+
+    @frees_when_cancelled
+    async def plan(self, inputs: ProcessorInputs) -> RequestPlan:
+        """One request laid out from what the cache holds and from the headers of the rest. Decodes nothing, keeps
+        nothing, and leaves the order of the cache as it is.
+
+        What is equal to `apply` and what is not planned is in docs/planning.md. The first plan of a modality processes
+        a few items of noise, to verify that the model's processor can be planned for.
+
+        Raises:
+            NotPlannableError: An item of which only a decode shows what it becomes, with modality and index.
+            LazyMediaError: As `apply`, as far as headers show it.
+            RuntimeError: A method that does both phases at once is overridden. The integrator's fault.
+        """
+        async with self._opened(inputs, bypassed=self._overridden()) as state:
+            return await state.plan()
+        raise AssertionError("unreachable")  # pragma: no cover  # as in `apply`
 
     def apply_blocking(self, inputs: ProcessorInputs) -> MultiModalInputs:
         """`apply` for a thread that has no event loop, through the loop that owns this processor and its limiters.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lazymedia.limits import Limits
     from lazymedia.pipeline.decodes import DecodeSlots
     from lazymedia.processing import MultiModalInputs, ProcessingInfo
+    from lazymedia.processing.planning import Planner
 
 T = TypeVar("T")
 
@@ -85,6 +86,7 @@ class Shared:
         phases: Runs one phase at a time.
         slots: Where decodes run.
         on_commit: Receives each finished request in the order of the commits; None for none.
+        planner: Lays requests out without decodes; used in phases only.
     """
 
     info: ProcessingInfo
@@ -94,6 +96,7 @@ class Shared:
     phases: Phases
     slots: DecodeSlots
     on_commit: Callable[[MultiModalInputs], None] | None
+    planner: Planner
 
 
 __all__ = ["Phases", "Shared"]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lazymedia.pipeline.serial import Shared
     from lazymedia.processing.inputs import ProcessorInputs
     from lazymedia.processing.outputs import MultiModalInputs
+    from lazymedia.processing.planning import RequestPlan
 
 T = TypeVar("T")
 
@@ -78,6 +79,24 @@ class MultiModalApplyState:
         self._looked = looked
         self._add_timings(looked.timings)
         self.decode(looked.to_decode)
+
+    async def plan(self) -> RequestPlan:
+        """Lay the request out as it is, in the place of phase 1 and all that follows: nothing is decoded.
+
+        Raises:
+            NotPlannableError: An item of which only a decode shows what it becomes.
+            LazyMediaError: As `phase1`.
+            RuntimeError: As `phase1`.
+        """
+        if self._bypassed:
+            raise RuntimeError(f"a plan would bypass the overridden {', '.join(self._bypassed)}")
+        shared = self._shared
+
+        def look_and_plan() -> RequestPlan:
+            looked = look(self.inputs, shared.info, shared.model_id, shared.algorithm, shared.limits)
+            return shared.planner.plan(self.inputs, looked)
+
+        return await self.run_serially(look_and_plan)
 
     async def wait_decodes(self) -> None:
         """Wait until every decode that was started has ended. Holds nothing that another request could want.

@@ -10,6 +10,7 @@
 * `decoders`: a decoder under an operator's options and a request's
 * `fingerprint`, `torch_threads`: a processor's identity, and the threads it may take
 * `inputs`, `phases`, `outputs`: one request, its two phases, and its result; `batch`: several results together
+* `planning`, `shape_only`: a request laid out from headers alone
 
 Core: plain synchronous Python. Importing this package loads neither transformers nor torch.
 """
@@ -25,6 +26,7 @@ from lazymedia.processing.items import ProcessedItem, Replacement
 from lazymedia.processing.kwargs import PreparedKwargs, RequestOptions, ValidOptions
 from lazymedia.processing.media import ItemMedia
 from lazymedia.processing.outputs import MultiModalInputs
+from lazymedia.processing.planning import RequestPlan
 from lazymedia.processing.prompt import PlaceholderRange, RenderedPrompt
 from lazymedia.processing.torch_threads import bounded_torch_threads
 from lazymedia.public import publish
@@ -46,6 +48,7 @@ __all__ = [
     "RenderedPrompt",
     "Replacement",
     "RequestOptions",
+    "RequestPlan",
     "ReturnTensors",
     "Shared",
     "ValidOptions",

@@ -245,19 +245,39 @@ class ProcessingInfo:
         self._check_modality(modality)
         kwargs = self.prepare_kwargs(mm_processor_kwargs)
         item = self.prepare_item(modality, media)
-        if modality == "image":
-            self.check_picture(item.height, item.width, kwargs.settings[modality])
-        elif modality == "video":
-            self._check_aspect("video", item.height, item.width)
-        calibration = self.calibration_of(modality)
-        outputs, replacement = self._process_alone(modality, item, kwargs, calibration.route)
-        if modality in self._prompts.placeholders and not (replacement.text or replacement.token_ids):
-            raise UnprocessableMediaError(f"the processor makes no token of this {modality}: it is too short or small")
-        features, hidden = split_fields(outputs, calibration.layouts)
+        outputs, replacement = self._outputs_and_replacement(modality, item, kwargs)
+        features, hidden = split_fields(outputs, self.layouts_of(modality))
         with bounded_torch_threads(self.torch_threads):
             check_finite(features)
         features = {name: owned(array, item.media) for name, array in features.items()}
         return ProcessedItem(features, hidden, replacement)
+
+    def replacement_of(
+        self,
+        modality: str,
+        media: object,
+        mm_processor_kwargs: Mapping[str, object] | PreparedKwargs | None = None,
+    ) -> Replacement:
+        """What the item's placeholder becomes; that of `process_item`, whose arguments these are.
+
+        Raises:
+            As `process_item`, but for values that are not finite.
+        """
+        self._check_modality(modality)
+        kwargs = self.prepare_kwargs(mm_processor_kwargs)
+        return self._outputs_and_replacement(modality, self.prepare_item(modality, media), kwargs)[1]
+
+    def _outputs_and_replacement(
+        self, modality: str, item: ItemMedia, kwargs: PreparedKwargs
+    ) -> tuple[dict[str, Any], Replacement]:
+        if modality == "image":
+            self.check_picture(item.height, item.width, kwargs.settings[modality])
+        elif modality == "video":
+            self._check_aspect("video", item.height, item.width)
+        outputs, replacement = self._process_alone(modality, item, kwargs, self.calibration_of(modality).route)
+        if modality in self._prompts.placeholders and not (replacement.text or replacement.token_ids):
+            raise UnprocessableMediaError(f"the processor makes no token of this {modality}: it is too short or small")
+        return outputs, replacement
 
     def _process_alone(
         self, modality: str, item: ItemMedia, kwargs: PreparedKwargs, route: Route

@@ -141,7 +141,7 @@ def everything_to_decode(inputs: ProcessorInputs, info: ProcessingInfo, limits: 
     return places
 
 
-def _options(inputs: ProcessorInputs, info: ProcessingInfo) -> ValidOptions:
+def options_of(inputs: ProcessorInputs, info: ProcessingInfo) -> ValidOptions:
     """The request's options; validated here where its inputs were not made by `MultiModalProcessor.make_inputs`, or
     were changed since.
     """
@@ -155,7 +155,7 @@ def _options(inputs: ProcessorInputs, info: ProcessingInfo) -> ValidOptions:
 
 def _check_request(inputs: ProcessorInputs, info: ProcessingInfo) -> ValidOptions:
     """Check what needs neither an identity nor a decode."""
-    options = _options(inputs, info)
+    options = options_of(inputs, info)
     info.check_prompt(inputs.prompt, inputs.mm_data_items.get_all_counts())
     inputs.checked_uuids()
     _check_decoded(inputs)
@@ -207,7 +207,7 @@ def finish(
         _check_limits(inputs, (*decoded, *places), limits)
         return NeedDecodes(places)
 
-    kwargs = _options(inputs, info).prepared
+    kwargs = options_of(inputs, info).prepared
     _check_pixels(inputs, missing, info, kwargs, limits)
     with clock.stage("apply_hf_processor"):
         fresh: dict[Place, ProcessedItem] = {}
@@ -262,11 +262,11 @@ def _finish_whole(
     clock = Clock()
     with clock.stage("apply_hf_processor"):
         media = {
-            modality: [_media(items, index) for index in range(len(items))]
+            modality: [media_at(items, index) for index in range(len(items))]
             for modality, items in inputs.mm_data_items.items()
         }
         try:
-            kwargs = _options(inputs, info).prepared
+            kwargs = options_of(inputs, info).prepared
             rendered, outputs = info.process_whole(inputs.prompt, media, kwargs)
         except ITEM_FAULTS as exc:
             if isinstance(exc, LazyMediaError) or not all(map(info.works, media)):
@@ -302,8 +302,8 @@ def _process(inputs: ProcessorInputs, place: Place, info: ProcessingInfo, kwargs
     modality, index = place
     items = inputs.mm_data_items[modality]
     checkpoint()  # a request that was given up holds the others up no longer than one item takes
-    media = _media(items, index)
-    with _at(items, index, info):
+    media = media_at(items, index)
+    with item_at(items, index, info):
         try:
             return info.process_item(modality, media, kwargs)
         except InvalidItemError as exc:
@@ -316,7 +316,7 @@ def _process(inputs: ProcessorInputs, place: Place, info: ProcessingInfo, kwargs
             ) from exc
 
 
-def _media(items: ModalityDataItems[Any], index: int) -> Any:
+def media_at(items: ModalityDataItems[Any], index: int) -> Any:
     """An item as `ProcessingInfo.prepare_item` takes it: a video with what is known of it."""
     if isinstance(items, VideoProcessorItems):
         return items.get_frames(index), items.get_metadata(index)
@@ -324,7 +324,7 @@ def _media(items: ModalityDataItems[Any], index: int) -> Any:
 
 
 @contextmanager
-def _at(items: ModalityDataItems[Any], index: int, info: ProcessingInfo) -> Iterator[None]:
+def item_at(items: ModalityDataItems[Any], index: int, info: ProcessingInfo) -> Iterator[None]:
     """Name an item in the errors that are its fault, and leave alone those that are an integrator's."""
     modality, original = items.modality, items.get_original_index(index)
     try:
@@ -360,7 +360,7 @@ def _check_pixels(
         size = _size_of(items.get_raw(index)) if modality == "image" else None
         if size is None:
             continue
-        with _at(items, index, info):
+        with item_at(items, index, info):
             settings = kwargs.settings[modality]
             info.check_picture(size.height, size.width, settings)
             total += info.working_pixels(size.height, size.width, settings) or 0
@@ -493,4 +493,18 @@ def _check_limits(inputs: ProcessorInputs, places: tuple[Place, ...], limits: Li
             )
 
 
-__all__ = ["Clock", "Looked", "NeedDecodes", "Place", "commit", "everything_to_decode", "finish", "look", "places_of"]
+__all__ = [
+    "ITEM_FAULTS",
+    "Clock",
+    "Looked",
+    "NeedDecodes",
+    "Place",
+    "commit",
+    "everything_to_decode",
+    "finish",
+    "item_at",
+    "look",
+    "media_at",
+    "options_of",
+    "places_of",
+]

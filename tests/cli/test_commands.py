@@ -94,6 +94,35 @@ def test_render_as_json_and_as_safetensors(
     assert (item["cached"], len(item["hash"])) == (False, 64)
 
 
+@BACKENDS
+def test_plan_shows_what_render_will(
+    backend: str, tmp_path: Path, server: MediaServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = write(tmp_path, body(server.url("/a.png"), data_url(make_image(30, 20, seed=1))))
+    options = [request, "--allowed-network", "127.0.0.0/8", "--backend", backend]
+
+    shown = {}
+    for command in ("plan", "render"):
+        assert main([command, *options, "--json"]) == 0
+        shown[command] = json.loads(capsys.readouterr().out)
+    del shown["render"]["timings"]
+    for item in shown["render"]["items"]["image"]:
+        del item["arrays"]
+    assert shown["plan"] == shown["render"]
+
+    assert main(["plan", *options]) == 0
+    out, err = capsys.readouterr()
+    assert (err, out.count("576 at "), " ms" in out) == ("", 2, True)
+
+
+def test_what_cannot_be_planned_is_one_line_and_status_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", write(tmp_path, body(data_url(b"junk")))]) == 1
+
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "image at index 0 cannot be planned: its header" in err
+
+
 def test_render_reads_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(body(data_url(make_image())))))
 
@@ -382,7 +411,7 @@ def test_the_module_runs_as_a_program() -> None:
     )
 
     assert done.returncode == 0
-    assert all(command in done.stdout for command in ("render", "probe", "fetch", "demo"))
+    assert all(command in done.stdout for command in ("render", "plan", "probe", "fetch", "demo"))
 
 
 @BACKENDS
@@ -451,6 +480,7 @@ COMMANDS = [
     pytest.param(["probe", *["data:,x"] * 20], id="probe"),
     pytest.param(["fetch", *["data:,x"] * 20, "-o", "OUT"], id="fetch"),
     pytest.param(["render", "REQUEST", "--repeat", "3"], id="render"),
+    pytest.param(["plan", "REQUEST", "--repeat", "3"], id="plan"),
     pytest.param(["demo", "PICTURE", "--json"], id="demo"),
 ]
 
@@ -564,7 +594,7 @@ def test_the_version_and_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
     assert capsys.readouterr().out == f"lazymedia {lazymedia.__version__}\n"
-    for arguments in (["--help"], *([command, "--help"] for command in ("render", "probe", "fetch", "demo"))):
+    for arguments in (["--help"], *([command, "--help"] for command in ("render", "plan", "probe", "fetch", "demo"))):
         with pytest.raises(SystemExit, match="0"):
             main(arguments)
         shown = capsys.readouterr().out
