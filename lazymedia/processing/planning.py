@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
 from lazymedia.errors import LazyMediaError, NotPlannableError
 from lazymedia.lru import LruDict
 from lazymedia.media.audio.formats import sniff
@@ -142,8 +144,6 @@ class Planner:
         return known
 
     def _without_values(self, modality: str, shape: Shape) -> Any:
-        import numpy as np
-
         if modality == "audio":
             return np.zeros(shape.lengths, np.float32)
         *count, height, width = shape.lengths
