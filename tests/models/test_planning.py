@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,13 +60,16 @@ def request_of(
     )
 
 
+ROUNDS = 10 if os.environ.get("LAZYMEDIA_LONG_TESTS") else 1
+
+
 @pytest.mark.parametrize(("family", "modality"), PLANNED, ids=str)
 async def test_a_plan_equals_the_render(family: str, modality: str) -> None:
     info = info_of(family)
     draw = random.Random(f"{family} {modality}")  # no secret
     cache: ProcessorCache[Any] = ProcessorCache(1 << 30)
     async with MultiModalProcessor(info, cache=cache) as processor:
-        for _ in range(2):
+        for _ in range(ROUNDS):
             text, media, media_io = request_of(info, modality, draw)
             inputs = processor.make_inputs(text, media)
             held = cache.stats()
