@@ -22,7 +22,7 @@ from lazymedia.public import publish
 if TYPE_CHECKING:
     from lazymedia.media.io import MediaIO
     from lazymedia.media.ref import MediaRef
-    from lazymedia.processing import MultiModalInputs
+    from lazymedia.processing import MultiModalInputs, RequestPlan
     from lazymedia.renderer import Renderer
 
 T = TypeVar("T")
@@ -128,7 +128,7 @@ class SyncRenderer(_OwnLoop["Renderer"]):
     """`open_renderer` without await: ``with SyncRenderer(processor) as renderer: result =
     renderer.render_chat(messages)``.
 
-    Safe to share among threads; their requests run side by side.
+    Safe to share among threads; their requests run concurrently.
 
     Args:
         processor: See `open_renderer`.
@@ -142,6 +142,10 @@ class SyncRenderer(_OwnLoop["Renderer"]):
     def render_chat(self, messages: Iterable[Any], **options: Any) -> MultiModalInputs:
         """See `Renderer.render_chat`."""
         return self._run(lambda renderer: renderer.render_chat(messages, **options))
+
+    def plan_chat(self, messages: Iterable[Any], **options: Any) -> RequestPlan:
+        """See `Renderer.plan_chat`."""
+        return self._run(lambda renderer: renderer.plan_chat(messages, **options))
 
     def render(self, prompt: str, mm_data: Mapping[str, object], **options: Any) -> MultiModalInputs:
         """See `Renderer.render`."""

@@ -84,6 +84,7 @@ def sync_connector_calls(media: SyncMediaConnector) -> dict[str, Callable[[], ob
 def sync_renderer_calls(renderer: SyncRenderer) -> dict[str, Callable[[], object]]:
     return {
         "render_chat": lambda: renderer.render_chat(ask("data:,payload")),
+        "plan_chat": lambda: renderer.plan_chat(ask("data:,payload")),
         "render": lambda: renderer.render("<image>\n", {"image": picture(1)}),
     }
 

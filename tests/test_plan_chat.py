@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lazymedia import NotPlannableError, ProcessingInfo, Renderer, open_renderer, processing_info
+from lazymedia import NotPlannableError, ProcessingInfo, Renderer, SyncRenderer, open_renderer, processing_info
 from lazymedia.errors import BadRequestError, CacheMissError, LazyMediaError, UnprocessableMediaError
 from lazymedia.models.llava import LlavaInfo
 from lazymedia.pipeline import MultiModalProcessor
@@ -269,3 +269,17 @@ async def test_a_cancelled_plan_leaves_nothing(where: str, anyio_backend: tuple[
             assert_quiet(renderer)
             plan = await renderer.plan_chat(ask(picture(server.url("/a.png"))))
             assert plan.cached == {"image": [False]}
+
+
+def test_the_synchronous_renderer_plans_too() -> None:
+    with SyncRenderer(make_processor("llava")) as renderer:
+        messages = [{"role": "user", "content": [{"type": "image", "base64": picture_in_base64()}]}]
+        plan = renderer.plan_chat(messages)
+        result = renderer.render_chat(messages)
+
+    assert plan.prompt_token_ids == result.prompt_token_ids
+    assert plan.mm_hashes == result.mm_hashes
+
+
+def picture_in_base64() -> str:
+    return base64.b64encode(make_image(90, 60)).decode()
