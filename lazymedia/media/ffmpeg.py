@@ -13,6 +13,11 @@ from typing import Any, Final
 
 from lazymedia.errors import UnprocessableMediaError
 
+DEMUXERS: Final = frozenset(
+    {"aac", "aiff", "amr", "avi", "flac", "flv", "gif", "matroska", "mov", "mp3", "mpeg", "mpegts", "ogg", "wav"}
+)
+"""Demuxers that may run, by FFmpeg's names. None of them opens anything but its own payload."""
+
 _NO_SEEKING: Final = frozenset({"flv"})
 """Demuxers that add every key frame and every packet of sound to an index without a limit if the file can be sought in
 (flvdec.c in FFmpeg 8.1). The index is sorted, so that tags whose times descend take a time that grows with the square
@@ -48,7 +53,7 @@ def open_container(
 
     Args:
         data: The payload.
-        demuxer: FFmpeg's name.
+        demuxer: One of `DEMUXERS`.
         modality: For the error.
         container_options: Of the demuxer, and of what it does to learn the parameters of streams.
         options: Of the decoders that run for that.
@@ -56,7 +61,10 @@ def open_container(
     Raises:
         UnprocessableMediaError: A header that asks for more memory than there is, or for more streams than allowed.
         av.FFmpegError: A damaged header.
+        ValueError: A demuxer that is not allowed. A mistake of this library.
     """
+    if demuxer not in DEMUXERS:
+        raise ValueError(f"the demuxer {demuxer!r} is not allowed")
     import av
 
     try:
@@ -75,4 +83,4 @@ def open_container(
         ) from exc
 
 
-__all__ = ["can_seek", "open_container", "payload_file"]
+__all__ = ["DEMUXERS", "can_seek", "open_container", "payload_file"]

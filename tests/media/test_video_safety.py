@@ -18,6 +18,7 @@ import pytest
 
 from lazymedia.errors import UnprocessableMediaError
 from lazymedia.limits import Limits
+from lazymedia.media.ffmpeg import open_container
 from lazymedia.media.mp4_tables import MAX_SAMPLES, check_tables
 from lazymedia.media.video import VideoMediaIO
 from lazymedia.media.video.container import CODECS, identify
@@ -414,3 +415,12 @@ def test_a_track_that_only_calls_itself_sound_is_counted() -> None:
     data = sharing(1_900_000).replace(b"vide", b"soun")
 
     assert "samples allowed for its size" in str(refusal(data))
+
+
+@pytest.mark.parametrize(
+    "demuxer", ["concat", "hls", "dash", "sdp", "image2", "lavfi", "webm_dash_manifest", "rtsp", ""]
+)
+def test_no_other_demuxer_can_be_opened(demuxer: str) -> None:
+    """These open files and addresses that a payload names."""
+    with pytest.raises(ValueError, match="not allowed"):
+        open_container(b"ffconcat version 1.0", demuxer, "video", container_options={})
