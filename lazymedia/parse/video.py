@@ -57,8 +57,8 @@ class VideoProcessorItems(ModalityDataItems[Any]):
         messages hold, and a container that lies about the size. Where the payload does not say, this
         video is decoded, and none of its siblings.
         """
-        outline = self._outline(index)
-        return self._parts(index)[1] if outline is None else outline
+        probed = self._probe(index)
+        return self._parts(index)[1] if probed is None else probed
 
     @property
     def metadata(self) -> list[Metadata | None]:
@@ -76,15 +76,15 @@ class VideoProcessorItems(ModalityDataItems[Any]):
             ValueError: There is no frame.
             TypeError: Frames whose axes are not those of a picture. The caller's fault.
         """
-        outline = self._outline(index)
-        if outline is not None:
-            return ImageSize(outline.width, outline.height)
+        probed = self._probe(index)
+        if probed is not None:
+            return ImageSize(probed.width, probed.height)
         frames = self.get_frames(index)
         if len(frames) == 0:
             raise ValueError(f"video at index {self.get_original_index(index)} has no frames")
         return size_of(frames[0])
 
-    def _outline(self, index: int) -> VideoMetadata | None:
+    def _probe(self, index: int) -> VideoMetadata | None:
         raw = self.get_raw(index)
         found = raw.probe() if isinstance(raw, MediaRef) and not raw.is_decoded else None
         return found if isinstance(found, VideoMetadata) else None

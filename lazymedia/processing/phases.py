@@ -376,7 +376,7 @@ def _size_of(raw: object) -> ImageSize | None:
     if isinstance(raw, MediaRef):
         if not raw.is_decoded:
             try:
-                header = raw.outline()
+                header = raw.probe()
             except UnprocessableMediaError:  # its decode fails too, and says it with the picture's place
                 return None
             return ImageSize(*header.upright_size) if isinstance(header, ImageHeader) else None

@@ -184,7 +184,7 @@ class VideoMediaIO(MediaIO[Video]):
             payload,
             spec,
             decoded_bytes=decoded_bytes,
-            probe=partial(self._outline, data, indexes, backend),
+            probe=partial(self._probe, data, indexes, backend),
         )
 
     def _estimate(self, data: bytes) -> int | None:
@@ -247,7 +247,7 @@ class VideoMediaIO(MediaIO[Video]):
     def _check_headers(self, data: bytes) -> None:
         check_headers(data, identify(data) or "", self._limits, self.modality)
 
-    def _outline(self, data: bytes, indexes: IndexSource, backend: str) -> VideoMetadata | None:
+    def _probe(self, data: bytes, indexes: IndexSource, backend: str) -> VideoMetadata | None:
         """What a decode will report, unless a frame does not decode: learnt from packets and headers alone."""
         from lazymedia.media.video.reader import planned
         from lazymedia.media.video.upright import shown_size
