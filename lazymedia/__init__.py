@@ -158,6 +158,7 @@ _HOMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "register_connector",
         ),
         "lazymedia.media": ("DecodeStopped", "DecoderCaches", "Payload"),
+        "lazymedia.media.video": ("Sampling",),
         "lazymedia.models": ("family_of", "register_family", "verify_family"),
         "lazymedia.processing": (
             "Batched",

@@ -17,6 +17,7 @@ from lazymedia import _load
 if TYPE_CHECKING:
     from lazymedia.fetch import MediaConnector, get_connector, register_connector
     from lazymedia.media import DecoderCaches, DecodeSpec, DecodeStopped, MediaIO, MediaRef, Payload, checkpoint
+    from lazymedia.media.video import Sampling
     from lazymedia.models import family_of, register_family, verify_family
     from lazymedia.processing import (
         Batched,
@@ -62,6 +63,7 @@ __all__ = [
     "Replacement",
     "RequestOptions",
     "ReturnTensors",
+    "Sampling",
     "Shared",
     "ValidOptions",
     "bounded_torch_threads",

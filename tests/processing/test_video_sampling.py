@@ -45,13 +45,34 @@ def theirs(name: str, **settings: Any) -> Any:
         ("SmolVLMVideoProcessor", {"num_frames": 64, "fps": 1}, {"sampling": "smolvlm", "num_frames": 64, "fps": 1}),
         ("Gemma4VideoProcessor", {}, {"sampling": "transformers", "num_frames": 32}),
         ("LlavaOnevisionVideoProcessor", {}, {}),
-        ("Molmo2VideoProcessor", {}, {}),
     ],
 )
 def test_options_are_those_that_the_processor_has(name: str, settings: dict[str, Any], options: dict[str, Any]) -> None:
-    """A class that inherits its rule counts as the one that it has it from; an unknown rule has none."""
+    """A class that inherits its rule counts as the one that it has it from."""
     assert sampling_of(theirs(name, **settings), most=768) == options
     VideoMediaIO(**options)
+
+
+@pytest.mark.parametrize("frames", [1, 5, 60, 400])
+def test_a_rule_that_no_policy_mirrors_is_the_processors_own(frames: int) -> None:
+    from transformers.video_utils import VideoMetadata  # noqa: PLC0415  # optional, and slow to load
+
+    video_processor = theirs("Glm46VVideoProcessor")
+    options = sampling_of(video_processor, most=768)
+    data = make_video(frames, width=32, height=32, fps=25)
+    chosen, metadata = VideoMediaIO(**options).load_bytes(data)
+    wanted = video_processor.sample_frames(
+        metadata=VideoMetadata(total_num_frames=frames, fps=25.0, duration=frames / 25)
+    )
+
+    assert metadata.frames_indices == ([int(index) for index in wanted] or [0])
+    assert len(chosen) == len(metadata.frames_indices)
+    spec = VideoMediaIO(**options).get_decode_spec()
+    assert "Glm46VVideoProcessor" in str(spec.settings["sampling"])
+    assert spec == VideoMediaIO(**sampling_of(theirs("Glm46VVideoProcessor"), most=768)).get_decode_spec()
+    assert spec != VideoMediaIO(**sampling_of(theirs("Glm46VVideoProcessor", fps=1), most=768)).get_decode_spec()
+    fewer = VideoMediaIO(**VideoMediaIO.merge_kwargs(options, {"num_frames": 3}))
+    assert fewer.get_decode_spec().settings["sampling"] == "uniform"
 
 
 GetOptions = Callable[..., dict[str, Any]]

@@ -20,9 +20,9 @@ from __future__ import annotations
 from lazymedia.media.video.index_cache import PacketIndexCache
 from lazymedia.media.video.io import BACKENDS, Video, VideoMediaIO
 from lazymedia.media.video.metadata import VideoMetadata
-from lazymedia.media.video.sampling import POLICIES
+from lazymedia.media.video.sampling import POLICIES, Sampling
 from lazymedia.public import publish
 
-__all__ = ["BACKENDS", "POLICIES", "PacketIndexCache", "Video", "VideoMediaIO", "VideoMetadata"]
+__all__ = ["BACKENDS", "POLICIES", "PacketIndexCache", "Sampling", "Video", "VideoMediaIO", "VideoMetadata"]
 
 publish(__name__)

@@ -23,7 +23,7 @@ from lazymedia.media.video.container import identify, open_video
 from lazymedia.media.video.errors import payload_errors, rejection
 from lazymedia.media.video.index_cache import IndexSource, PacketIndexCache
 from lazymedia.media.video.metadata import VideoMetadata
-from lazymedia.media.video.sampling import POLICIES, READS, Clip, Request
+from lazymedia.media.video.sampling import POLICIES, READS, Clip, Policy, Request, Sampling
 from lazymedia.media.video.scan import scan
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class VideoMediaIO(MediaIO[Video]):
         sampling: A policy of `lazymedia.media.video.sampling`, which names the processors that each mirrors:
             "uniform", "fps", "all", "transformers", "qwen2_vl", "qwen3_vl", "glm4v" or "smolvlm". None means "all" for
             ``num_frames=-1`` and "uniform" otherwise.
+            An operator may give a `Sampling` of their own: a function with a name for the spec.
         min_frames: Lower bound where a rate decides how many.
         max_frames: Upper bound where a rate decides how many.
         frame_multiple: With "fps", the number is rounded down to a multiple of this.
@@ -87,7 +88,7 @@ class VideoMediaIO(MediaIO[Video]):
         *,
         num_frames: int | None = None,
         fps: float | None = None,
-        sampling: str | None = None,
+        sampling: str | Sampling | None = None,
         min_frames: int | None = None,
         max_frames: int | None = None,
         frame_multiple: int = 1,
@@ -104,7 +105,11 @@ class VideoMediaIO(MediaIO[Video]):
         self._backend = backends.configured(video_backend)
         wants_all = num_frames == -1 and type(num_frames) is int
         self._policy = ("all" if wants_all else "uniform") if sampling is None else sampling
-        if self._policy not in tuple(POLICIES):  # which asks nothing to be hashable
+        if isinstance(self._policy, Sampling):
+            self._choose_frames: Policy = self._policy
+        elif self._policy in tuple(POLICIES):  # which asks nothing to be hashable
+            self._choose_frames = POLICIES[self._policy]
+        else:
             raise ValueError(f"sampling must be one of {', '.join(POLICIES)}")
         if wants_all:
             num_frames = None
@@ -121,7 +126,7 @@ class VideoMediaIO(MediaIO[Video]):
             {
                 "num_frames": self._request.num_frames,
                 "fps": self._request.fps,
-                "sampling": self._policy,
+                "sampling": self._policy.name if isinstance(self._policy, Sampling) else self._policy,
                 "min_frames": self._request.min_frames,
                 "max_frames": self._request.max_frames,
                 "frame_multiple": self._request.multiple,
@@ -145,7 +150,8 @@ class VideoMediaIO(MediaIO[Video]):
         for one, other in (("num_frames", "fps"), ("fps", "num_frames")):
             if one in runtime and other not in runtime:
                 default.pop(other, None)
-                if one not in READS.get(str(default.get("sampling")), (one,)):
+                sampling = default.get("sampling")
+                if isinstance(sampling, Sampling) or one not in READS.get(str(sampling), (one,)):
                     del default["sampling"]
         return super().merge_kwargs(default, runtime)
 
@@ -192,7 +198,7 @@ class VideoMediaIO(MediaIO[Video]):
             return None
         check_tables(data, "video")
         size = display_size(data)
-        wanted = self._request.num_frames if "num_frames" in READS[self._policy] else None
+        wanted = self._request.num_frames if "num_frames" in READS.get(str(self._policy), ()) else None
         if size is None or wanted is None or size[0] * size[1] > self._limits.max_video_frame_pixels:
             return None  # a size over the limit is rejected by the decode, if the stream really has it
         return wanted * size[0] * size[1] * 3
@@ -281,7 +287,7 @@ class VideoMediaIO(MediaIO[Video]):
     def _choose(self, clip: Clip) -> list[int]:
         if self._policy == "all" and clip.total > self._limits.max_video_frames:
             raise self._too_many(clip.total)
-        frame_indices = POLICIES[self._policy](clip, self._request)
+        frame_indices = self._choose_frames(clip, self._request)
         if len(frame_indices) > self._limits.max_video_frames:
             raise self._too_many(len(frame_indices))
         return frame_indices

@@ -215,12 +215,30 @@ READS: Final = MappingProxyType(
 
 Policy = Callable[[Clip, Request], list[int]]
 
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """A rule that is none of `POLICIES`.
+
+    Attributes:
+        name: Stands for the rule and all that it depends on in decode specs: two rules of one name choose the same.
+        choose: The frames for a clip, in ascending order, at least one.
+    """
+
+    name: str
+    choose: Callable[[Clip], list[int]]
+
+    def __call__(self, clip: Clip, request: Request) -> list[int]:  # noqa: ARG002  # policies share a signature
+        return self.choose(clip)
+
+
 __all__ = [
     "POLICIES",
     "READS",
     "Clip",
     "Policy",
     "Request",
+    "Sampling",
     "by_rate",
     "every",
     "glm4v",
