@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 
-from lazymedia.foreign import is_tensor
+from lazymedia.foreign import is_array, is_tensor
 from lazymedia.processing.fields import Flat, Hidden, Layout, Listed, Shared, same
 
 T = TypeVar("T")
@@ -129,7 +129,7 @@ def _candidates(parts: list[Any], whole: Any) -> Iterator[Layout]:
         yield Listed(1)
         yield Shared()
         return
-    if not all(_is_array(part) for part in (*parts, whole)):
+    if not all(is_array(part) for part in (*parts, whole)):
         yield Shared()
         return
     for dim in range(min(_AXES, len(whole.shape))):
@@ -167,10 +167,6 @@ def _holds(rule: Layout, parts: list[Any], whole: Any) -> bool:
         return same(rule.merge(parts), whole)
     except (ValueError, TypeError, IndexError, KeyError):
         return False
-
-
-def _is_array(value: object) -> bool:
-    return isinstance(value, np.ndarray) or is_tensor(value)
 
 
 __all__ = ["Calibration", "Outputs", "Route", "UncertainLayoutError", "calibrate", "infer_layouts"]

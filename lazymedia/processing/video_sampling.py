@@ -24,7 +24,7 @@ def sampling_of(video_processor: object, most: int) -> dict[str, Any]:
 
     A rule that no policy mirrors is the processor's own, called on what is known of the video before a decode. Empty,
     so that the decoder's own defaults hold, for a processor that names neither a number nor a rate and has the general
-    rule, and for one of its own rule that does not sample unless it is told to.
+    rule, and for one of its own rule that does not sample unless it is asked to.
     """
     policy = _policy(type(video_processor))
     if policy is None:
